@@ -28,7 +28,8 @@ def test_a_notebook_runs(path, tmp_path, monkeypatch):
     programs = Path(sys.executable).parent  # where `elmore` is, if the environment is not active
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     resources = {"metadata": {"path": str(tmp_path)}}
-    NotebookClient(run, timeout=300, kernel_name="python3", resources=resources).execute()
+    patience = {"timeout": 300, "startup_timeout": 300}
+    NotebookClient(run, kernel_name="python3", resources=resources, **patience).execute()
     assert list(map(shown, code_cells(run))) == list(map(shown, code_cells(stored)))
 
 

@@ -12,12 +12,13 @@ export async function fetchSettings() {
   return settings;
 }
 
-// The bytes of a file of `settings.files`; `report` is told how many have come.
+// The bytes of a file of `settings.files`; `report` is called with the number received so far.
 export async function fetchBytes(name, { bytes, sha256 }, report = () => {}) {
   const response = await fetchFile(name), reader = response.body.getReader();
+  const next = () => reader.read().catch(() => { throw notFetched(name); }); // the connection broke
   const whole = new Uint8Array(bytes);
   let count = 0;
-  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+  for (let part = await next(); !part.done; part = await next()) {
     if (count + part.value.length <= bytes) whole.set(part.value, count);
     count += part.value.length;
     report(count);
@@ -35,11 +36,14 @@ async function fetchFile(name) {
   try {
     response = await fetch(new URL(name, import.meta.url));
   } catch {
-    throw new Error(`${name} could not be fetched: check the connection and reload the page`);
+    throw notFetched(name);
   }
   if (!response.ok) throw new Error(`${name} is missing: copy the exported folder again`);
   return response;
 }
+
+const notFetched = (name) =>
+  new Error(`${name} could not be fetched: check the connection and reload the page`);
 
 async function hexDigest(bytes) {
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));

@@ -12,10 +12,10 @@ import { showSubstitutes } from "./substitutes.js";
 import { cosine, KINDS, TextVectors } from "./vectors.js";
 
 const state = {
-  sentences: [], vectors: null, kind: "mix", picked: null, neighbors: null, layers: 0, index: false,
+  texts: [], sentences: [], vectors: null, kind: "mix", picked: null, neighbors: null, layers: 0, index: false,
   scores: false, asked: 0,
 };
-const MOST_BITS = 20; // of surprise that fill a bar
+const MOST_BITS = 20; // the surprise of a full bar
 const MAX_USES = 20; // of the table, which has a cell for each pair of them
 const DARK = matchMedia("(prefers-color-scheme: dark)");
 
@@ -53,7 +53,7 @@ async function read(pick = null) {
       state.scores ? ask("score", { texts }) : null,
     ]);
     if (number !== state.asked) return;
-    Object.assign(state, { vectors, kind });
+    Object.assign(state, { texts, vectors, kind });
     state.sentences = vectors.tokens.map((tokens, i) =>
       ({ tokens, bits: scored && surprise(scored.sentences[i]) }));
     state.picked = findPlace(pick) ?? firstRepeated();
@@ -67,7 +67,7 @@ async function read(pick = null) {
     if (state.vectors) chooseKind(state.kind); // of what is still shown
     showStatus(error.message, true);
   } finally {
-    at("read").disabled = false;
+    if (number === state.asked) at("read").disabled = false;
   }
 }
 
@@ -135,7 +135,7 @@ function mixOnly(layer) {
 
 function drawLink() {
   const link = writeLink({
-    texts: at("texts").value.split("\n"), pick: state.picked, kind: state.kind, weights: sliderValues(),
+    texts: state.texts, pick: state.picked, kind: state.kind, weights: sliderValues(),
     centre: at("centre").checked,
   });
   at("link-row").hidden = !link;
@@ -316,7 +316,7 @@ async function showNeighbors() {
   }
 }
 
-// ---- hands on it
+// ---- input
 
 function drawPicked() {
   if (state.picked) findPickedNeighbors();

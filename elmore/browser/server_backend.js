@@ -15,7 +15,9 @@ export async function ask(route, body) {
   } catch {
     throw new Error("The server does not answer.");
   }
-  const found = await answer.json();
+  const found = await answer.json().catch(() => { // as of a proxy before the server
+    throw new Error(`The server answered with status ${answer.status} and no JSON.`);
+  });
   if (answer.status === 401) at("token-row").hidden = false;
   if (!answer.ok) throw new Error(found.detail);
   return found;

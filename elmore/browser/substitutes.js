@@ -5,7 +5,7 @@ import { at, make } from "./dom.js";
 
 const COUNT = 8; // words of each list
 
-// Show the words at a position of a sentence, if it `isPicked` still when they have come.
+// Show the words at a position of a sentence, unless another is picked (`isPicked`) before they come.
 export async function showSubstitutes(tokens, position, isPicked) {
   at("substitutes-card").hidden = false;
   at("substitutes").replaceChildren();
@@ -18,6 +18,6 @@ export async function showSubstitutes(tokens, position, isPicked) {
       make("h3", {}, title), make("ol", {}, ...words.map(({ word, log_prob: value }) => make("li", {},
         make("span", { className: "value" }, `${(100 * Math.exp(value)).toFixed(1)} %`), word))))));
   } catch (error) {
-    at("substitutes").replaceChildren(error.message);
+    if (isPicked()) at("substitutes").replaceChildren(error.message);
   }
 }

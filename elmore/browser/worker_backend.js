@@ -8,9 +8,9 @@ export const footer = ["Nothing leaves this machine: the model runs in this tab.
 const waiting = new Map();
 let worker = null, number = 0, report = null, failure = null;
 
-// Ask the worker what a server would be asked; `tell` hears how the loading goes.
-export function ask(route, body, tell) {
-  report = tell ?? report;
+// Ask the worker what a server would be asked; `onProgress` is called while the model is loaded.
+export function ask(route, body, onProgress) {
+  report = onProgress ?? report;
   worker ??= startModel();
   if (failure) return Promise.reject(failure);
   return new Promise((resolve, reject) => {

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import elmore
+from tests.support.real_browser import open_without_model
 from tests.support.static_server import serve_folder
 
 LAYERS = {"word": 0, "first": 1, "top": 2}
@@ -13,11 +14,8 @@ LAYERS = {"word": 0, "first": 1, "top": 2}
 
 @pytest.fixture(scope="module")
 def examples(browser, site):
-    with serve_folder(site) as url:
-        page = browser.new_page()
-        page.goto(url + "README.md")  # of the same origin, without the model
+    with serve_folder(site) as url, open_without_model(browser, url) as page:
         found = page.evaluate("import('./examples.js').then(({EXAMPLES}) => EXAMPLES)")
-        page.close()
     return {example["name"]: example for example in found}
 
 

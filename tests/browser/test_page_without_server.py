@@ -10,9 +10,9 @@ import pytest
 import elmore
 from elmore.browser.site import write_site
 from elmore.lm import scoring, substitutes
-from tests.support.live_server import wait_until
-from tests.support.real_browser import Visit
+from tests.support.real_browser import Visit, open_without_model
 from tests.support.static_server import serve_folder
+from tests.support.waiting import wait_until
 
 GUIDE = Path(__file__).parents[2] / "docs/guides/browser.md"
 TEXTS = [
@@ -79,16 +79,18 @@ def test_substitutes_are_those_of_python(visit, embedder, position):
 
 
 def test_the_page_opens_with_its_example_and_reads_what_is_typed(visit):
+    visit.page.reload()
     visit.page.get_by_text("words embedded").wait_for()
     visit.read("the old bridge lies by the sea .\nthe bridge sleeps .")
     assert visit.page.get_by_role("heading", name="Uses of “bridge”").is_visible()
     assert visit.page.locator(".chip .surprise").count() == 12
-    assert visit.page.locator("#substitutes li").count() == 24
+    wait_until(lambda: visit.page.locator("#substitutes li").count() == 24)
     assert "runs in this tab" in visit.page.locator("footer").inner_text()
 
 
 def test_words_are_compared_by_the_chosen_vectors(visit, embedder):
     texts = ["the old bridge lies by the sea .", "the bridge sleeps ."]
+    visit.page.reload()  # with the weights of the first example: the top layer
     visit.read("\n".join(texts))
     shown = {}
     for kind, layers in (("cloze", "cloze"), ("Whitened", "whitened"), ("mix", "top")):
@@ -179,7 +181,7 @@ def test_more_text_than_a_server_takes_is_refused(visit):
     visit.page.get_by_label("Sentences, one a line").fill(("a " * 2000 + "\n") * 5)
     visit.page.get_by_role("button", name="Embed").click()
     sentence = "the texts together may have 8192 tokens, these have 10000: read them in parts"
-    visit.page.get_by_text(sentence).wait_for(timeout=10_000)
+    visit.page.get_by_text(sentence).wait_for()
 
 
 @pytest.mark.parametrize(
@@ -220,6 +222,16 @@ def test_what_is_wrong_is_said_in_one_sentence(browser, site, tmp_path, name, ch
         result = Visit(browser, url)
         wait_until(lambda: sentence in result.page.locator("#status").inner_text())
         assert result.page.locator("#status.bad").count() == 1
+        result.page.close()
+
+
+def test_a_connection_that_breaks_during_the_download_is_reported_in_one_sentence(browser, site):
+    with serve_folder(site, broken="model.safetensors") as url:
+        result = Visit(browser, url)
+        sentence = (
+            "model.safetensors could not be fetched: check the connection and reload the page"
+        )
+        result.page.locator("#status.bad", has_text=sentence).wait_for()
         result.page.close()
 
 
@@ -265,11 +277,8 @@ TWO_QUESTIONS = """async () => {
 
 
 def test_an_answer_that_nobody_waits_for_is_not_that_of_the_next_question(browser, site):
-    with serve_folder(site) as url:
-        page = browser.new_page()
-        page.goto(url + "README.md")  # of the same origin, without the model
+    with serve_folder(site) as url, open_without_model(browser, url) as page:
         assert page.evaluate(TWO_QUESTIONS) == 3
-        page.close()
 
 
 def test_a_page_from_the_disk_says_what_it_needs(browser, site):
@@ -284,7 +293,6 @@ def test_the_bundled_model_has_the_vectors_of_python_in_the_browser(browser, tmp
     write_site(tmp_path / "site")
     with serve_folder(tmp_path / "site") as url:
         result = Visit(browser, url)
-        result.page.set_default_timeout(120_000)
         result.page.get_by_text("words embedded").wait_for()
         cosines = [float(text) for text in result.table() if text.strip("·")]
         found = {

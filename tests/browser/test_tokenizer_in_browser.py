@@ -7,6 +7,7 @@ import pytest
 
 from elmore.text.characters import ByteAlphabet
 from elmore.text.tokenizers import penn
+from tests.support.real_browser import open_without_model
 from tests.support.static_server import serve_folder
 from tests.support.sweeps import pick
 from tests.text.test_tokenizers import GOLDEN
@@ -44,11 +45,8 @@ def texts() -> list[str]:
 
 @pytest.fixture(scope="module")
 def page(browser, site):
-    with serve_folder(site) as url:
-        result = browser.new_page()
-        result.goto(url + "README.md")  # of the same origin, without the model
+    with serve_folder(site) as url, open_without_model(browser, url) as result:
         yield result
-        result.close()
 
 
 def test_words_are_those_of_python(page):

@@ -40,7 +40,7 @@ matrix, rows = native.pack(np.ones((256, 256), np.float32)), np.ones((64, 256), 
 expected = native.multiply(matrix, rows)
 assert native_threads.num_threads_for(rows.size * 256) == 2
 if os.fork() == 0:
-    signal.alarm(20)
+    signal.alarm(100)
     os._exit(not np.array_equal(native.multiply(matrix, rows), expected))
 sys.exit(os.wait()[1])
 """
@@ -50,7 +50,7 @@ sys.exit(os.wait()[1])
 
 def test_functions_run_at_the_same_time_each_with_its_part_of_the_threads(threads):
     threads(5)
-    barrier = threading.Barrier(2, timeout=20)  # which breaks if one runs after the other
+    barrier = threading.Barrier(2, timeout=60)  # which breaks if one runs after the other
 
     def run(number: int) -> tuple[int, int]:
         barrier.wait()

@@ -14,6 +14,7 @@ from elmore.probe import linear_probe, report, senses
 from elmore.tasks import registry, sweep
 from tests.support import toy_corpus, toy_tasks
 from tests.support.cli_runner import run_elmore
+from tests.support.real_browser import browser  # noqa: F401 -- a fixture
 from tests.support.sense_corpus import write_corpus
 
 RIVER, MONEY = "bank%1:17:01::", "bank%1:14:00::"

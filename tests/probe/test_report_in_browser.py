@@ -1,31 +1,11 @@
 """The report in a real browser: what is drawn, what is asked for, how it fits."""
 
 import json
-import shutil
 from contextlib import ExitStack
 
 import pytest
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--no-first-run",
-]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium here to open the report in")
-    with ExitStack() as stack:
-        driver = stack.enter_context(playwright.sync_playwright())
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        stack.callback(opened.close)
-        yield opened
+from tests.support.real_browser import PATIENCE
 
 
 @pytest.fixture
@@ -37,6 +17,7 @@ def opened(browser, reported):
             context = browser.new_context(**how)
             stack.callback(context.close)
             page = context.new_page()
+            page.set_default_timeout(PATIENCE)
             page.said, page.asked = [], []
             page.on("console", lambda message: page.said.append(message.text))
             page.on("pageerror", lambda error: page.said.append(str(error)))

@@ -15,8 +15,9 @@ from elmore.lm import scoring, substitutes
 from elmore.serve import engine
 from elmore.serve.limits import Limits
 from tests.support import toy_corpus
-from tests.support.live_server import Slow, SmallIndex, engine_of, run_server, wait_until
+from tests.support.live_server import Slow, SmallIndex, engine_of, run_server
 from tests.support.toy_pooling import make_pooling
+from tests.support.waiting import wait_until
 
 EXACT = {"rtol": 0, "atol": 1e-5}
 TEXTS = ["Two ships can't wait .", ["a", "storm"], "", "the river " * 40]
@@ -106,7 +107,7 @@ def test_other_requests_are_answered_while_texts_are_pooled(client, monkeypatch)
         encoding = pool.submit(client.post, "/encode", {"texts": ["a storm"]})
         try:
             assert began.wait(60)
-            assert pool.submit(client.get, "/health").result(timeout=20).status == 200
+            assert pool.submit(client.get, "/health").result(timeout=60).status == 200
         finally:
             may_end.set()
         assert encoding.result().status == 200

@@ -13,7 +13,8 @@ from elmore.serve.health import HealthStatus, check_health
 from elmore.serve.limits import Limits
 from elmore.serve.worker import WorkerDied
 from tests.serve.test_batcher import Worker
-from tests.support.live_server import Slow, engine_of, run_server, wait_until
+from tests.support.live_server import Slow, engine_of, run_server
+from tests.support.waiting import wait_until
 
 
 def run(check, worker=None):
@@ -157,6 +158,7 @@ def test_a_hung_worker_is_503_with_its_reason_until_it_recovers(embedder):
         ThreadPoolExecutor(1) as pool,
     ):
         job = pool.submit(client.post, "/encode", {"texts": ["a"]})
+        wait_until(lambda: slow.batches)  # before /health, whose probe of the device could hang too
         wait_until(lambda: client.get("/health").status == 503)
         answer = client.get("/health")
         refused = client.post("/encode", {"texts": ["a"]})

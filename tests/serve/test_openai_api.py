@@ -12,8 +12,9 @@ import elmore
 from elmore.embed import pooling
 from elmore.serve.limits import Limits
 from tests.support import doc_blocks
-from tests.support.live_server import Slow, engine_of, run_server, wait_until
+from tests.support.live_server import Slow, engine_of, run_server
 from tests.support.toy_pooling import make_pooling
+from tests.support.waiting import wait_until
 
 TEXTS = ["Two ships can't wait .", "a storm", "the river " * 40]
 EXACT = {"rtol": 0, "atol": 1e-5}

@@ -5,8 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from tests.support.live_server import engine_of, run_server, wait_until
+from tests.support.live_server import engine_of, run_server
 from tests.support.real_browser import Visit
+from tests.support.waiting import wait_until
 
 SENTENCES = "the old bridge lies by the sea .\nthe bridge sleeps .\ntwo ships wait at noon ."
 
@@ -43,6 +44,7 @@ def test_occurrences_are_compared_by_the_cosine_of_the_top_layer(visit, embedder
 
 def test_a_slider_moves_the_picture_at_once_and_without_a_request(visit):
     visit.read(SENTENCES)
+    wait_until(lambda: visit.page.locator("#neighbors li").count() == 8)  # the last of its requests
     before, asked, table = visit.heat(), len(visit.asked), visit.table()
     visit.page.get_by_label(re.compile("Layer 0")).fill("100")
     visit.page.get_by_label(re.compile("Layer 2")).fill("0")
@@ -144,6 +146,54 @@ def test_a_refusal_is_shown_as_its_sentence(visit, client):
     visit.page.get_by_text(re.compile("a text may have 2048")).wait_for()
 
 
+def test_an_answer_that_is_not_json_is_reported_by_its_status(visit):
+    visit.forgiven = "502"
+    visit.page.route("**/embed", lambda route: route.fulfill(status=502, body="<html>"))
+    visit.page.get_by_role("button", name="Embed").click()
+    sentence = "The server answered with status 502 and no JSON."
+    visit.page.locator("#status", has_text=sentence).wait_for()
+
+
+def test_an_error_of_an_earlier_word_does_not_replace_the_substitutes(visit):
+    held = []
+
+    def hold_first(route):
+        route.continue_() if held else held.append(route)
+
+    visit.page.route("**/substitutes", hold_first)
+    visit.read(SENTENCES)
+    wait_until(lambda: visit.kinds() and held)  # a call of the page receives what it has asked
+    visit.page.locator(".chip", has_text="ships").click()
+    shown = visit.page.locator("#substitutes li")
+    wait_until(lambda: shown.count() == 24)
+    visit.forgiven = "Failed to load resource"
+    with visit.page.expect_event("requestfailed"):
+        held[0].abort()
+    visit.page.evaluate("new Promise(done => setTimeout(done, 50))")  # the page has heard of it
+    assert shown.count() == 24
+
+
+def test_a_text_cannot_be_read_again_by_the_button_until_the_last_one_is_read(visit):
+    visit.read(SENTENCES)
+    wait_until(lambda: visit.page.locator("#neighbors li").count() == 8)  # no other request follows
+    held = []
+    visit.page.route("**/embed", lambda route: held.append(route))
+    visit.page.get_by_label("Sentences, one a line").focus()
+    for _ in range(2):
+        visit.page.keyboard.press("Control+Enter")
+    wait_until(lambda: visit.kinds() and len(held) == 2)
+    with visit.page.expect_response("**/embed") as answer:
+        held[0].continue_()
+    answer.value.finished()
+    visit.page.evaluate("new Promise(done => setTimeout(done, 50))")  # the page has read it
+    button = visit.page.get_by_role("button", name="Embed")
+    assert button.is_disabled()
+    held[1].continue_()
+    visit.page.unroute("**/embed")
+    visit.page.get_by_text(re.compile("words embedded")).wait_for()
+    assert button.is_enabled()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_on_a_phone_nothing_is_wider_than_the_screen(browser, client, scheme):
     size = {"width": 390, "height": 844}
@@ -185,6 +235,15 @@ def test_a_link_opens_with_its_text_its_word_and_its_mix(visit, browser, client)
     assert other.heat() == visit.heat()
     assert all("ships" not in url.partition("#")[0] for url in other.asked)
     other.page.close()
+
+
+def test_a_link_has_the_text_that_is_shown_and_not_what_is_typed_since(visit):
+    visit.read(SENTENCES)
+    link = visit.page.get_by_role("link", name=re.compile("Link to these"))
+    before = link.get_attribute("href")
+    visit.page.get_by_label("Sentences, one a line").fill("not embedded yet")
+    visit.page.get_by_label(re.compile("Subtract the mean")).uncheck()
+    assert link.get_attribute("href") == before.replace("centre=1", "centre=0") != before
 
 
 @pytest.mark.parametrize(

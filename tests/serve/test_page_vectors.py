@@ -6,8 +6,9 @@ import re
 import numpy as np
 import pytest
 
-from tests.support.live_server import SmallIndex, wait_until
+from tests.support.live_server import SmallIndex
 from tests.support.real_browser import Visit
+from tests.support.waiting import wait_until
 
 SENTENCES = "the old bridge lies by the sea .\nthe bridge sleeps .\ntwo ships wait at noon ."
 BRIDGES = [(0, 2), (1, 1)]  # sentence and token
@@ -201,10 +202,12 @@ def test_vectors_that_do_not_come_leave_the_picture_and_the_choice(visit):
 
 def test_the_last_choice_is_shown_whatever_comes_last(visit):
     visit.read(SENTENCES)
+    wait_until(lambda: visit.page.locator("#neighbors li").count() == 8)  # no other request follows
     before, held = visit.heat(), []
     visit.page.route("**/embed", lambda route: held.append(route))
     visit.page.get_by_role("radio", name=re.compile("cloze")).check()
     visit.choose("mix")
+    wait_until(lambda: visit.kinds() and held)  # a call of the page receives what it has asked
     with visit.page.expect_response("**/embed") as answer:
         held[0].continue_()
     answer.value.finished()

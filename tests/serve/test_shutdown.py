@@ -12,6 +12,7 @@ from tests.support.live_server import Process
 
 SECRET = "long-enough"
 CLIENTS = 8  # of each kind
+GRACE = 3  # seconds
 
 
 def request(number: int, *, texts: int = 20) -> bytes:
@@ -113,7 +114,7 @@ def test_every_accepted_request_gets_a_complete_response(model, after):
         await load.run(running, after)
         return load.found
 
-    with Process(model, ELMORE_TOKEN=SECRET) as running:
+    with Process(model, grace=GRACE, ELMORE_TOKEN=SECRET) as running:
         told: list[str] = []
         reading = running.collect(told)
         result = asyncio.run(run(running))
@@ -156,7 +157,7 @@ def test_shutdown_answers_running_requests_and_closes_idle_connections(model):
             writer.close()
         return answers, nothing
 
-    with Process(model, ELMORE_TOKEN=SECRET) as running:
+    with Process(model, grace=GRACE, ELMORE_TOKEN=SECRET) as running:
         answers, nothing = asyncio.run(run(running))
         assert running.process.wait(timeout=60) == 0
     assert nothing == b""

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import NamedTuple
@@ -62,8 +62,10 @@ def run(
     `constants` are set in the new processes first, each named as `module:NAME`.
     """
     changes = Changes(environment or {}, constants or {}, kill)
-    with tempfile.TemporaryDirectory() as folder:
-        jobs = [_started(Path(folder), arguments, changes, rank, ranks) for rank in range(ranks)]
+    with tempfile.TemporaryDirectory() as folder, _free_port() as port:
+        jobs = [
+            _started(Path(folder), arguments, changes, rank, ranks, port) for rank in range(ranks)
+        ]
         end = time.monotonic() + 250
         try:
             for job in jobs:
@@ -81,11 +83,12 @@ def _started(
     changes: "Changes",
     rank: int,
     ranks: int,
+    port: int,
 ) -> BaseProcess:
     environment: dict[str, object] = {**changes.environment}
     if ranks > 1:
         environment |= {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks}
-        environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _port(folder)}
+        environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     texts = {name: str(value) for name, value in environment.items()}
     kill = changes.kill
     mine = None if isinstance(kill, KillAt) and kill.rank != rank else kill
@@ -95,14 +98,13 @@ def _started(
     return job
 
 
-def _port(folder: Path) -> int:
-    """Find a port that is free, the same for all ranks."""
-    file = folder / "port"
-    if not file.exists():
-        with socket.socket() as result:
-            result.bind(("127.0.0.1", 0))
-            file.write_text(str(result.getsockname()[1]))
-    return int(file.read_text())
+@contextlib.contextmanager
+def _free_port() -> Iterator[int]:
+    """Hold a free port, so that nobody else gets it before the first rank listens there."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the first rank does
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
 
 
 def _result(folder: Path, rank: int, job: BaseProcess) -> Result:

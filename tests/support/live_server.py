@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -24,6 +23,7 @@ from elmore.errors import DataError
 from elmore.serve import app, server
 from elmore.serve.engine import Engine, NeighborSearch
 from elmore.serve.limits import Limits
+from tests.support.waiting import wait_until
 
 
 class Payload(NamedTuple):
@@ -124,12 +124,26 @@ def run_server(
         assert not thread.is_alive()
 
 
-class Process:
-    """The command, and the address it says it listens on."""
+WITH_GRACE = """
+import sys
+from elmore import cli
+from elmore.serve import protocol
+protocol._SHUTDOWN_GRACE = float(sys.argv.pop(1))
+cli.main()
+"""
 
-    def __init__(self, *arguments: str, **environment: str) -> None:
+
+class Process:
+    """The command, and the address it says it listens on.
+
+    With `grace` it waits so many seconds at shutdown for a request that is on its way. The usual
+    second can pass on a busy machine before a test has sent it.
+    """
+
+    def __init__(self, *arguments: str, grace: float | None = None, **environment: str) -> None:
+        how = ["-m", "elmore"] if grace is None else ["-c", WITH_GRACE, str(grace)]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "elmore", "serve", *arguments, "--port", "0"],
+            [sys.executable, *how, "serve", *arguments, "--port", "0"],
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
@@ -151,14 +165,6 @@ class Process:
     def __exit__(self, *_):
         self.process.kill()
         self.process.communicate()
-
-
-def wait_until(true: Any, seconds: float = 60) -> None:
-    """Wait for something to become true."""
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.005)
 
 
 def forget_serve(monkeypatch: Any) -> None:

@@ -1,16 +1,19 @@
 """Open pages in a real browser, headless Chromium, and see what they draw and ask for.
 
-Used by tests/serve and tests/browser.
+Used by tests/serve, tests/browser and tests/probe.
 """
 
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
-CHROMIUM = shutil.which("chromium")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 FLAGS += ["--disable-component-update", "--no-first-run"]
+PATIENCE = 120_000  # milliseconds: a busy machine takes its time, what is broken never comes
 
 
 @pytest.fixture(scope="module")
@@ -19,9 +22,19 @@ def browser():
     if CHROMIUM is None:
         pytest.skip("there is no chromium here")
     with playwright.sync_playwright() as driver:
-        result = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        result = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE)
         yield result
         result.close()
+
+
+@contextmanager
+def open_without_model(browser, site_url: str) -> Iterator:
+    """Yield a page that can import the modules of an exported site and does not run its model."""
+    page = browser.new_page()
+    page.set_default_timeout(PATIENCE)
+    page.goto(site_url + "README.md")
+    yield page
+    page.close()
 
 
 class Visit:
@@ -29,7 +42,7 @@ class Visit:
 
     def __init__(self, browser, url: str, **options) -> None:
         self.page = browser.new_page(**options)
-        self.page.set_default_timeout(30_000)
+        self.page.set_default_timeout(PATIENCE)
         self.complaints: list[str] = []
         self.forgiven: str | None = None  # a browser complains of it in its own time
         self.asked: list[str] = []
