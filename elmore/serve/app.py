@@ -156,7 +156,7 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
         sentences = [
             {"tokens": words, "offsets": offsets} for words, offsets in zip(*texts, strict=True)
         ]
-        return handler.json(request, {"sentences": sentences})
+        return handler.respond_json(request, {"sentences": sentences})
 
     @app.post(
         "/score", response_model=schemas.ScoreResponse, responses=openapi.WORK | openapi.UNAVAILABLE
@@ -166,7 +166,7 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
         _check_softmax(handler.engine)
         texts = await handler.tokenize(request, body.texts)
         cost = score_cost(texts.words, num_scored)
-        scores = await handler.result(request, SCORE, texts.words, cost)
+        scores = await handler.wait_for_result(request, SCORE, texts.words, cost)
         sentences = [
             {
                 "tokens": each.tokens,
@@ -177,7 +177,7 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
             }
             for each, offsets in zip(scores, texts.offsets, strict=True)
         ]
-        return handler.json(request, {"sentences": sentences})
+        return handler.respond_json(request, {"sentences": sentences})
 
     @app.post(
         "/substitutes",
@@ -196,7 +196,9 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
             )
         work = SubstitutesWork(body.tokens, body.position, body.count)
         assert bundle.vocabulary is not None
-        found = await handler.result(request, SUBSTITUTES, work, work.cost(len(bundle.vocabulary)))
+        found = await handler.wait_for_result(
+            request, SUBSTITUTES, work, work.cost(len(bundle.vocabulary))
+        )
         lists = {
             name: [
                 {"word": word, "log_prob": round(value, chunks.DIGITS)}
@@ -204,7 +206,7 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
             ]
             for name in ("forward", "backward", "both")
         }
-        return handler.json(request, lists)
+        return handler.respond_json(request, lists)
 
     @app.post(
         "/neighbors",
@@ -223,7 +225,7 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
             raise HTTPException(422, f"text: {error}") from error
         await handler.tokenize(request, [tokens])
         search = SearchWork(tokens, position, body.k)
-        result = await handler.result(request, SEARCH, search, search.cost(search_cost))
+        result = await handler.wait_for_result(request, SEARCH, search, search.cost(search_cost))
         occurrences = [
             {
                 "word": each.word,
@@ -234,7 +236,7 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
             }
             for each in result
         ]
-        return handler.json(request, {"word": tokens[position], "neighbors": occurrences})
+        return handler.respond_json(request, {"word": tokens[position], "neighbors": occurrences})
 
 
 def _add_state(app: FastAPI, engine: Engine, batcher: Batcher, metrics: Metrics) -> None:
