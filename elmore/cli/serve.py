@@ -8,14 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from elmore.cli.options import DefaultModelArgument, Device, Precision
-from elmore.serve.limits import Limits
+from elmore.serve.limits import MIN_UNSENT_BYTES, Limits
 
 TOKEN = "ELMORE_TOKEN"  # noqa: S105 -- the name of the variable
 _USUAL = Limits()
 
 
-def _limit(about: str) -> Any:  # noqa: ANN401 -- typer's own
-    return typer.Option(min=1, help=about, rich_help_panel="Limits")
+def _limit(about: str, *, least: int = 1) -> Any:  # noqa: ANN401 -- typer's own
+    return typer.Option(min=least, help=about, rich_help_panel="Limits")
 
 
 def _seconds(about: str) -> Any:  # noqa: ANN401 -- typer's own
@@ -55,7 +55,10 @@ def serve(
         int, _limit("Maximum tokens in the queue; above it, requests get 429.")
     ] = _USUAL.queue_tokens,
     max_unsent_bytes: Annotated[
-        int, _limit("Maximum bytes of unsent responses; above it, requests get 503.")
+        int,
+        _limit(
+            "Maximum bytes of unsent responses; above it, requests get 503.", least=MIN_UNSENT_BYTES
+        ),
     ] = _USUAL.unsent_bytes,
     max_connections: Annotated[
         int, _limit("Maximum number of open connections.")

@@ -145,6 +145,12 @@ def test_a_limit_that_limits_nothing_is_refused(value):
     )
 
 
+def test_a_budget_that_no_response_fits_into_is_refused_by_the_name_of_its_option():
+    result = run_elmore("serve", "no-such-model", "--max-unsent-bytes", "65535")
+    assert result.code == 2
+    assert "Invalid value for '--max-unsent-bytes'" in result.err
+
+
 def test_a_worker_that_waits_for_clients_is_not_hung():
     result = run_elmore("serve", "no-such-model", "--response-seconds", "600")
     assert result.code == 1
