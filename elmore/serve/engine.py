@@ -1,8 +1,8 @@
 """What the worker thread runs: the model, and an index of word occurrences.
 
 Requests for vectors and for neighbours join a continuous batch; each is complete when its own texts
-are. Requests for scores are one run of the model for all requests of a batch; those for substitutes
-are one run each, because a distribution over all words is large.
+are. Requests for scores are one run of the model for all requests of a batch. Those for substitutes
+run one by one: a distribution over all words is large, and ranking it is no faster in a batch.
 """
 
 import math
@@ -111,6 +111,10 @@ class Engine:
         """Whether the model has a softmax."""
         bundle = self.embedder.bundle
         return bundle.softmax is not None and bundle.vocabulary is not None
+
+    def supports_batching(self, kind: Hashable) -> bool:
+        """Return whether work of this kind takes less time in a batch."""
+        return kind == SCORE
 
     def supports_continuous_batching(self, kind: Hashable) -> bool:
         """Return whether work of this kind joins the continuous batch."""

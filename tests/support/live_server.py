@@ -202,6 +202,7 @@ class Slow:
         self.inner, self.embedder, self.index = engine, engine.embedder, engine.index
         self.can_score, self.model_name = engine.can_score, engine.model_name
         self.supports_continuous_batching = engine.supports_continuous_batching
+        self.supports_batching = engine.supports_batching
         self.step, self.abort = engine.step, engine.abort
         self.gate = threading.Event()
         self.batches: list[int] = []
