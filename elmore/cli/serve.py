@@ -3,23 +3,19 @@
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from elmore.cli.options import DefaultModelArgument, Device, Precision
-from elmore.serve.limits import Limits
-
-if TYPE_CHECKING:
-    from elmore.embed.embedder import Embedder
-    from elmore.serve.engine import NeighborSearch
+from elmore.serve.limits import MIN_UNSENT_BYTES, Limits
 
 TOKEN = "ELMORE_TOKEN"  # noqa: S105 -- the name of the variable
 _USUAL = Limits()
 
 
-def _limit(about: str) -> Any:  # noqa: ANN401 -- typer's own
-    return typer.Option(min=1, help=about, rich_help_panel="Limits")
+def _limit(about: str, *, least: int = 1) -> Any:  # noqa: ANN401 -- typer's own
+    return typer.Option(min=least, help=about, rich_help_panel="Limits")
 
 
 def _seconds(about: str) -> Any:  # noqa: ANN401 -- typer's own
@@ -59,7 +55,10 @@ def serve(
         int, _limit("Maximum tokens in the queue; above it, requests get 429.")
     ] = _USUAL.queue_tokens,
     max_unsent_bytes: Annotated[
-        int, _limit("Maximum bytes of unsent responses; above it, requests get 503.")
+        int,
+        _limit(
+            "Maximum bytes of unsent responses; above it, requests get 503.", least=MIN_UNSENT_BYTES
+        ),
     ] = _USUAL.unsent_bytes,
     max_connections: Annotated[
         int, _limit("Maximum number of open connections.")
@@ -92,6 +91,7 @@ def serve(
     from elmore.embed import networks
     from elmore.embed.loading import load
     from elmore.errors import ConfigError
+    from elmore.probe.neighbors.index import OccurrenceIndex
 
     try:
         from elmore.serve import app, engine, logs, server
@@ -128,21 +128,13 @@ def serve(
             embedder = load(*(model or []), device=device, precision=precision, progress=progress)
         if embedder.bundle.softmax is not None:
             networks.move(embedder.bundle.softmax, embedder.device)
-        uses = None if index is None else _open_index(index, embedder)
-        application = app.create(engine.Engine(embedder, uses), limits=limits, token=token)
+        occurrences = None if index is None else OccurrenceIndex.open(index, embedder)
+        application = app.create(engine.Engine(embedder, occurrences), limits=limits, token=token)
         logs.log_to_stderr()
         print(f"listening on {server.base_url(listener)}", file=sys.stderr, flush=True)
         # The worker thread releases the GIL often, and would wait 5 ms by default to get it back.
         sys.setswitchinterval(0.0005)
         server.serve(server.make_server(application, limits), listener)
-
-
-def _open_index(folder: Path, embedder: "Embedder") -> "NeighborSearch":
-    from elmore.probe.neighbors.index import OccurrenceIndex
-    from elmore.serve.engine import NeighborSearch
-    from elmore.text import target_word
-
-    return NeighborSearch(OccurrenceIndex.open(folder, embedder), target_word.parse_target)
 
 
 def _token(file: Path | None) -> str | None:

@@ -32,6 +32,7 @@ from elmore.serve.limits import Limits
 from elmore.serve.metrics import Metrics
 from elmore.serve.middleware import AuthAndLimits
 from elmore.serve.send_budget import SendBudget
+from elmore.text.target_word import parse_target
 
 
 def create(engine: Engine, *, limits: Limits | None = None, token: str | None = None) -> FastAPI:
@@ -79,6 +80,7 @@ def create(engine: Engine, *, limits: Limits | None = None, token: str | None = 
         routes={route.path for route in app.routes if isinstance(route, Route)},
         public_paths=public_paths,
     )
+    openapi.drop_validation_errors(app)
     if token:
         openapi.require_token(app, public_paths)
     return app
@@ -140,11 +142,12 @@ def _check_softmax(engine: Engine) -> None:
 def _add_words(app: FastAPI, handler: RequestHandler) -> None:
     """Add the routes about words: tokens, scores, substitutes and neighbours."""
     texts_request = schemas.texts_request(handler.limits.texts)
-    bundle, uses = handler.engine.embedder.bundle, handler.engine.uses
+    embedder, index = handler.engine.embedder, handler.engine.index
+    bundle = embedder.bundle
     num_scored = 0
     if handler.engine.can_score:
         num_scored = count_normalized(bundle.softmax, len(bundle.vocabulary or ()))
-    search_cost = 0 if uses is None else uses.index.search_cost
+    search_cost = 0 if index is None else index.search_cost
 
     @app.post("/tokenize", response_model=schemas.TokenizeResponse, responses=openapi.WORK)
     async def tokenize(request: Request, body: texts_request) -> Response:  # type: ignore[valid-type]
@@ -153,7 +156,7 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
         sentences = [
             {"tokens": words, "offsets": offsets} for words, offsets in zip(*texts, strict=True)
         ]
-        return handler.json(request, {"sentences": sentences})
+        return handler.respond_json(request, {"sentences": sentences})
 
     @app.post(
         "/score", response_model=schemas.ScoreResponse, responses=openapi.WORK | openapi.UNAVAILABLE
@@ -163,7 +166,7 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
         _check_softmax(handler.engine)
         texts = await handler.tokenize(request, body.texts)
         cost = score_cost(texts.words, num_scored)
-        scores = await handler.result(request, SCORE, texts.words, cost)
+        scores = await handler.wait_for_result(request, SCORE, texts.words, cost)
         sentences = [
             {
                 "tokens": each.tokens,
@@ -174,7 +177,7 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
             }
             for each, offsets in zip(scores, texts.offsets, strict=True)
         ]
-        return handler.json(request, {"sentences": sentences})
+        return handler.respond_json(request, {"sentences": sentences})
 
     @app.post(
         "/substitutes",
@@ -193,7 +196,9 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
             )
         work = SubstitutesWork(body.tokens, body.position, body.count)
         assert bundle.vocabulary is not None
-        found = await handler.result(request, SUBSTITUTES, work, work.cost(len(bundle.vocabulary)))
+        found = await handler.wait_for_result(
+            request, SUBSTITUTES, work, work.cost(len(bundle.vocabulary))
+        )
         lists = {
             name: [
                 {"word": word, "log_prob": round(value, chunks.DIGITS)}
@@ -201,7 +206,7 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
             ]
             for name in ("forward", "backward", "both")
         }
-        return handler.json(request, lists)
+        return handler.respond_json(request, lists)
 
     @app.post(
         "/neighbors",
@@ -210,28 +215,28 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
     )
     async def neighbors(request: Request, body: schemas.NeighborsRequest) -> Response:
         """Return the uses of a word in the index that are nearest to this one."""
-        if uses is None:
+        if index is None:
             raise HTTPException(
                 409, "this server has no index of uses; start it with 'elmore serve --index FOLDER'"
             )
         try:
-            tokens, position = uses.mark(body.text)
+            tokens, position = parse_target(body.text, embedder.tokenizer)
         except ElmoreError as error:
             raise HTTPException(422, f"text: {error}") from error
         await handler.tokenize(request, [tokens])
         search = SearchWork(tokens, position, body.k)
-        result = await handler.result(request, SEARCH, search, search.cost(search_cost))
-        neighbors_ = [
+        result = await handler.wait_for_result(request, SEARCH, search, search.cost(search_cost))
+        occurrences = [
             {
-                "word": use.word,
-                "tokens": list(use.tokens),
-                "position": int(use.position),
-                "similarity": round(float(use.similarity), 6),
-                "line": int(use.line),
+                "word": each.word,
+                "tokens": list(each.tokens),
+                "position": int(each.position),
+                "similarity": round(float(each.similarity), 6),
+                "line": int(each.line),
             }
-            for use in result
+            for each in result
         ]
-        return handler.json(request, {"word": tokens[position], "neighbors": neighbors_})
+        return handler.respond_json(request, {"word": tokens[position], "neighbors": occurrences})
 
 
 def _add_state(app: FastAPI, engine: Engine, batcher: Batcher, metrics: Metrics) -> None:
@@ -241,7 +246,7 @@ def _add_state(app: FastAPI, engine: Engine, batcher: Batcher, metrics: Metrics)
         model=engine.model_name,
         width=engine.embedder.width,
         layers=engine.embedder.num_layers,
-        index=engine.uses is not None,
+        index=engine.index is not None,
         scores=engine.can_score,
         whitening=engine.embedder.whitening is not None,
         version=__version__,

@@ -1,9 +1,10 @@
 """Batch concurrent requests for one worker thread.
 
-Most kinds of work run in batches: all waiting requests of one kind, in order of arrival, up to a
-token budget; a single request waits a moment for others. Kinds that support continuous batching
-join a running batch, which advances a few steps at a time, and each request is answered as soon as
-it is complete. Other batches run between those steps.
+Work runs in one of three ways, by its kind. Kinds that support batching run in batches: all waiting
+requests of one kind, in order of arrival, up to a token budget; a single request waits a moment for
+others. Kinds that support continuous batching join a running batch, which advances a few steps at a
+time, and each request is answered as soon as it is complete. All others run one by one. Batches and
+single requests run between the steps of the continuous batch, one of them at a time.
 
 The queue is bounded: when it is full, a request is rejected with a time to retry. Requests whose
 client has disconnected are dropped. The event loop never waits for the model. While the worker is
@@ -45,7 +46,11 @@ class Batch(NamedTuple):
 
 
 class Worker(Protocol):
-    """Does the work. Only the worker thread calls it, except `supports_continuous_batching`."""
+    """Does the work. Only the worker thread calls it, except the two questions about a kind."""
+
+    def supports_batching(self, kind: Hashable) -> bool:
+        """Return whether work of this kind takes less time in a batch."""
+        ...
 
     def supports_continuous_batching(self, kind: Hashable) -> bool:
         """Return whether work of this kind joins the continuous batch."""
@@ -212,7 +217,7 @@ class Batcher:
             if (
                 self._queue
                 and not self._running
-                and not self._worker.supports_continuous_batching(self._queue[0].kind)
+                and self._worker.supports_batching(self._queue[0].kind)
             ):
                 await self._wait_for_more(self.token_budget if idle else self._last.tokens)
             idle = not await self._batch() and idle
@@ -234,7 +239,13 @@ class Batcher:
             except TimeoutError:
                 return
 
-    def _take(self, accepts: Callable[[Hashable], bool], num_tokens: int = 0) -> list[_Job]:
+    def _take(
+        self,
+        accepts: Callable[[Hashable], bool],
+        num_tokens: int = 0,
+        *,
+        max_jobs: int | None = None,
+    ) -> list[_Job]:
         """Remove the wanted jobs from the queue, in order of arrival, up to the token budget."""
         taken: list[_Job] = []
         left: deque[_Job] = deque()
@@ -244,7 +255,9 @@ class Batcher:
                 continue
             if full or not accepts(job.kind):
                 left.append(job)
-            elif num_tokens and num_tokens + job.tokens > self.token_budget:
+            elif len(taken) == max_jobs or (
+                num_tokens and num_tokens + job.tokens > self.token_budget
+            ):
                 full = True
                 left.append(job)
             else:
@@ -254,14 +267,18 @@ class Batcher:
         return taken
 
     async def _batch(self) -> bool:
-        """Run a batch of the first kind that is not continuous; return whether there was one."""
+        """Run a batch, or a single job, of the first kind that is not continuous, if there is one.
+
+        Return whether there was one.
+        """
         kinds = (
             job.kind
             for job in self._queue
             if not self._worker.supports_continuous_batching(job.kind)
         )
         first = next(kinds, None)
-        batch = dict(enumerate(self._take(lambda kind: kind == first)))
+        max_jobs = None if self._worker.supports_batching(first) else 1
+        batch = dict(enumerate(self._take(lambda kind: kind == first, max_jobs=max_jobs)))
         if not batch:
             return False
         works = [job.work for job in batch.values()]

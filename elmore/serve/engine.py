@@ -1,12 +1,12 @@
-"""What the worker thread runs: the model, and an index of word uses.
+"""What the worker thread runs: the model, and an index of word occurrences.
 
 Requests for vectors and for neighbours join a continuous batch; each is complete when its own texts
-are. Requests for scores are one run of the model for all requests of a batch; those for substitutes
-are one run each, because a distribution over all words is large.
+are. Requests for scores are one run of the model for all requests of a batch. Those for substitutes
+run one by one: a distribution over all words is large, and ranking it is no faster in a batch.
 """
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
@@ -35,7 +35,7 @@ NEIGHBORS_PER_TOKEN = 25
 
 
 class Index(Protocol):
-    """An index of the uses of words, built by `elmore neighbors`."""
+    """An index of the occurrences of words, built by `elmore neighbors`."""
 
     @property
     def layer(self) -> LayerChoice:
@@ -50,16 +50,8 @@ class Index(Protocol):
     def search_vector(
         self, vector: Float[np.ndarray, " D"], tokens: list[str], k: int
     ) -> Sequence[Neighbor]:
-        """Return the uses nearest to a word with this vector in this sentence."""
+        """Return the occurrences nearest to a word with this vector in this sentence."""
         ...
-
-
-class NeighborSearch(NamedTuple):
-    """An index, and the parser of its queries."""
-
-    index: Index
-    mark: Callable[[str], tuple[list[str], int]]
-    """Parses "the [play] was …" into the tokens and the position of the marked one."""
 
 
 class EmbedWork(NamedTuple):
@@ -70,7 +62,7 @@ class EmbedWork(NamedTuple):
 
 
 class SearchWork(NamedTuple):
-    """A word in a sentence whose nearest uses are wanted."""
+    """A word in a sentence whose nearest occurrences are wanted."""
 
     tokens: list[str]
     position: int
@@ -103,8 +95,8 @@ def score_cost(texts: Sequence[Sequence[str]], num_words: int) -> int:
 class Engine:
     """A model and perhaps an index; one thread at a time may call it."""
 
-    def __init__(self, embedder: Embedder, uses: NeighborSearch | None = None) -> None:
-        self.embedder, self.uses = embedder, uses
+    def __init__(self, embedder: Embedder, index: Index | None = None) -> None:
+        self.embedder, self.index = embedder, index
         self._runtime = embedder.runtime
         self._batch = ContinuousBatcher(self._runtime)
         self._requests: dict[int, tuple[EmbedWork | SearchWork, list[ActiveSequence]]] = {}
@@ -119,6 +111,10 @@ class Engine:
         """Whether the model has a softmax."""
         bundle = self.embedder.bundle
         return bundle.softmax is not None and bundle.vocabulary is not None
+
+    def supports_batching(self, kind: Hashable) -> bool:
+        """Return whether work of this kind takes less time in a batch."""
+        return kind == SCORE
 
     def supports_continuous_batching(self, kind: Hashable) -> bool:
         """Return whether work of this kind joins the continuous batch."""
@@ -170,10 +166,9 @@ class Engine:
         try:
             if isinstance(work, EmbedWork):
                 return [self._vectors(row, work.layers) for row in rows]
-            assert self.uses is not None
-            index = self.uses.index
-            vector = self._vectors(rows[0], index.layer)[work.position]
-            return index.search_vector(vector, work.tokens, work.k)
+            assert self.index is not None
+            vector = self._vectors(rows[0], self.index.layer)[work.position]
+            return self.index.search_vector(vector, work.tokens, work.k)
         except Exception as error:
             return error
 

@@ -50,7 +50,7 @@ class RequestHandler:
         self.reserve(request, num_numbers * _NUMBER_BYTES)
         size = tokenized.num_tokens + 2 * len(tokenized.words)
         work = EmbedWork(tokenized.words, layers)
-        return tokenized, await self.result(request, EMBED, work, size)
+        return tokenized, await self.wait_for_result(request, EMBED, work, size)
 
     async def encode(
         self, request: Request, texts: Texts, pool: str | None, *, field: str = "texts"
@@ -64,8 +64,8 @@ class RequestHandler:
         self.reserve(request, pooled.nbytes)  # no longer for every token
         return tokenized, pooled
 
-    async def result(self, request: Request, kind: str, work: Any, tokens: int) -> Any:  # noqa: ANN401
-        """Wait for the result, until the client disconnects or the time is over."""
+    async def wait_for_result(self, request: Request, kind: str, work: Any, tokens: int) -> Any:  # noqa: ANN401
+        """Queue work, and wait for its result until the client disconnects or the time is over."""
         size = tokens + 2  # an empty request is work too
         job = asyncio.ensure_future(self.batcher.submit(kind, work, size))
         disconnected = asyncio.ensure_future(wait_for_disconnect(request.receive))
@@ -97,7 +97,7 @@ class RequestHandler:
             return StreamedResponse(payload)
         return Response(payload.body, headers=payload.headers, media_type=payload.media_type)
 
-    def json(self, request: Request, value: Any) -> Response:  # noqa: ANN401 -- any JSON value
+    def respond_json(self, request: Request, value: Any) -> Response:  # noqa: ANN401 -- any JSON value
         """Return a JSON response without vectors."""
         body = chunks.dump_json(value)
         self.reserve(request, len(body))

@@ -28,6 +28,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OVER_LIMIT = "over_limit"
 """Key in the state of a connection above the limit."""
+IS_CLOSING = "is_closing"
+"""Key in the state of a connection: a function that returns whether nothing more can be sent."""
 
 _log = logging.getLogger(__name__)
 _SECURITY_HEADERS = (
@@ -61,7 +63,7 @@ class AuthAndLimits:
             await self.app(scope, receive, send)
             return
         start = time.perf_counter()
-        sender = _ResponseSender(send)
+        sender = _ResponseSender(send, scope.get("state", {}).get(IS_CLOSING, lambda: False))
         status = CLIENT_CLOSED_REQUEST
         scope["log_fields"], scope["reservation"] = {}, Reservation(self.unsent)
         self.metrics.in_flight += 1
@@ -111,8 +113,8 @@ class AuthAndLimits:
 class _ResponseSender:
     """Sends a response; it is complete when the client has received all of it."""
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, send: Send, is_closing: Callable[[], bool]) -> None:
+        self._send, self._is_closing = send, is_closing
         self.status = CLIENT_CLOSED_REQUEST
         self.complete = False
 
@@ -124,9 +126,11 @@ class _ResponseSender:
             return
         if message.get("body"):
             await self._send({**message, "more_body": True})
-        if not message.get("more_body", False):  # this waits until the client has received the rest
+        if not message.get("more_body", False):
+            # An empty part waits until the client has received the others, or is disconnected.
+            await self._send({"type": message["type"], "body": b"", "more_body": True})
+            self.complete = not self._is_closing()
             await self._send({"type": message["type"], "body": b"", "more_body": False})
-            self.complete = True
 
 
 class _LimitedBody:

@@ -56,6 +56,17 @@ def binary(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
     return {200: {"model": model, "content": dict.fromkeys(responses.MEDIA_TYPES[1:], bytes_)}}
 
 
+def drop_validation_errors(app: FastAPI) -> None:
+    """Remove the 422 that FastAPI adds to routes below /v1, where the status is 400."""
+    document = app.openapi()
+    for path, methods in document["paths"].items():
+        if path.startswith(OPENAI_PATHS):
+            for operation in methods.values():
+                operation["responses"].pop("422", None)
+    for name in ("HTTPValidationError", "ValidationError"):
+        document["components"]["schemas"].pop(name, None)
+
+
 def require_token(app: FastAPI, public_paths: set[str]) -> None:
     """Mark the routes that require the token."""
     document = app.openapi()

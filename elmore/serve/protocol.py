@@ -22,7 +22,7 @@ import uvicorn
 
 from elmore.errors import MissingPackageError
 from elmore.serve.limits import Limits
-from elmore.serve.middleware import OVER_LIMIT
+from elmore.serve.middleware import IS_CLOSING, OVER_LIMIT
 
 UVICORN = "uvicorn>=0.32,<0.55"
 """The tested versions, as in pyproject.toml."""
@@ -105,8 +105,9 @@ class TimeoutH11Protocol(H11Protocol):
             connection = transport.get_extra_info("socket")
             connection.setsockopt(socket.IPPROTO_TCP, _NOTSENT_LOWAT, _MIN_PROGRESS)
         super().connection_made(LingeringTransport(transport, self))  # type: ignore[arg-type]
+        self.app_state = {**self.app_state, IS_CLOSING: self.transport.is_closing}
         if len(self.connections) > self.limits.connections:
-            self.app_state = {**self.app_state, OVER_LIMIT: True}
+            self.app_state[OVER_LIMIT] = True
         self._wait_for_headers()
         if self.draining():  # accepted while the socket was being closed
             self.shutdown()

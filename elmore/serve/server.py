@@ -31,9 +31,8 @@ def bind_socket(host: str, port: int, *, loopback_only: bool = False) -> socket.
                 f"--host {host} can be reached by other machines, and there is no token; set "
                 "ELMORE_TOKEN or --token-file, or pass --no-token to serve everybody"
             )
-        listener = socket.socket(
-            family, kind, protocol
-        )  # with the protocol, asyncio sets TCP_NODELAY
+        # With the protocol given, asyncio sets TCP_NODELAY on the connections.
+        listener = socket.socket(family, kind, protocol)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
@@ -41,8 +40,8 @@ def bind_socket(host: str, port: int, *, loopback_only: bool = False) -> socket.
         except OSError:
             listener.close()
             raise
-    except OSError as error:
-        reason = getattr(error, "strerror", None) or error
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror or error if isinstance(error, OSError) else "not a host name"
         raise ConfigError(
             f"cannot listen on {host}:{port} ({reason}); choose another --host or --port"
         ) from error

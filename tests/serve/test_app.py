@@ -193,9 +193,17 @@ def test_neighbors_gives_uses_with_their_sentences(client):
     assert len(result["neighbors"]) == 3
 
 
+def test_a_query_is_split_by_the_tokenizer_of_the_model(embedder):
+    elmo = elmore.Embedder(embedder.bundle, tokenizer=str.split)
+    with run_server(engine_of(elmo, index=True)) as client:
+        answer = client.post("/neighbors", {"text": "they [can't] wait"})
+    assert (answer.status, answer.json.get("word")) == (200, "can't")
+
+
 def test_a_query_without_a_marked_word_explains_how_to_mark_one(client):
     answer = client.post("/neighbors", {"text": "two ships"})
-    assert (answer.status, answer.detail[:20]) == (422, "text: mark one word,")
+    assert answer.status == 422
+    assert answer.detail.startswith("text: 'two ships': no word is marked; mark one word, as in")
 
 
 def test_a_server_without_an_index_or_a_softmax_says_what_to_do(bare):

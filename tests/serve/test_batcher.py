@@ -16,7 +16,7 @@ from tests.support.sweeps import pick
 class Worker:
     """Doubles numbers; keeps what came together, and may be held up.
 
-    What is of the kind "flow" is done after as many turns as it says.
+    What is of the kind "flow" is done after as many turns as it says; "alone" has no batches.
     """
 
     def __init__(self, *, held: bool = False) -> None:
@@ -29,6 +29,9 @@ class Worker:
 
     def supports_continuous_batching(self, kind):
         return kind == "flow"
+
+    def supports_batching(self, kind):
+        return kind not in ("flow", "alone")
 
     def add(self, works):
         if any(work < 0 for work in works.values()):
@@ -94,6 +97,31 @@ def test_requests_that_wait_for_a_busy_worker_run_together_in_order():
 
     assert asyncio.run(run()) == [2, 10, 12, 14]
     assert worker.batches == [("a", [1]), ("a", [5, 6, 7])]
+
+
+class HeldAfterFirst(Worker):
+    """All calls after the first are held up."""
+
+    def run(self, kind, works):
+        done = super().run(kind, works)
+        if len(self.batches) == 1:
+            self.gate.clear()
+        return done
+
+
+def test_a_kind_without_batches_runs_and_is_answered_one_by_one_without_waiting_for_more():
+    worker = HeldAfterFirst()
+
+    async def run():
+        async with Batcher(worker, token_budget=100, max_wait_s=60) as batcher:
+            first, second = await submit_all(batcher, [5, 6], "alone")
+            assert await asyncio.wait_for(first, 30) == 10
+            assert not second.done()
+            worker.gate.set()
+            return await second
+
+    assert asyncio.run(run()) == 12
+    assert worker.batches == [("alone", [5]), ("alone", [6])]
 
 
 def test_the_loop_is_free_while_the_worker_works():

@@ -133,25 +133,32 @@ def test_a_disconnect_inside_a_body_is_counted(embedder):
 
 LARGE = json.dumps({"texts": ["a " * 40] * 200, "layers": "all"}).encode()
 LARGE_BYTES = 200 * 40 * 3 * 12 * 4
+AT_ONCE = json.dumps({"texts": ["a " * 40] * 34}).encode()
+AT_ONCE_BYTES = 34 * 40 * 12 * 4
 
 
-def ask_and_do_not_read(client) -> socket.socket:
+def ask_and_do_not_read(client, body: bytes = LARGE) -> socket.socket:
     result = socket.socket()
     result.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     result.connect(("127.0.0.1", client.port))
     head = HEAD.replace(b"/encode", b"/embed") + b"Connection: close\r\n"
-    result.sendall(head + b"Content-Length: %d\r\n\r\n%b" % (len(LARGE), LARGE))
+    result.sendall(head + b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
     return result
 
 
 GONE = 'elmore_requests_total{route="/embed",status="499"}'
 
 
-@pytest.mark.parametrize("patience", ["send_seconds", "delivery_seconds"])
-def test_a_response_that_nobody_receives_is_dropped(embedder, patience):
+@pytest.mark.parametrize(
+    ("patience", "body"),
+    [("send_seconds", LARGE), ("delivery_seconds", LARGE), ("send_seconds", AT_ONCE)],
+)
+def test_a_response_that_nobody_receives_is_dropped(embedder, patience, body):
+    assert AT_ONCE_BYTES <= SMALL_BYTES < LARGE_BYTES  # not streamed, and streamed
     with run_server(engine_of(embedder), limits=Limits(**{patience: 0.5})) as client:
-        with ask_and_do_not_read(client) as lazy:
-            wait_until(lambda: client.metric(GONE))
+        with ask_and_do_not_read(client, body) as lazy:
+            wait_until(lambda: client.metric('elmore_requests_total{route="/embed"'))
+            assert client.metric(GONE) == 1
             with pytest.raises(ConnectionResetError):  # it is cut, after what had been sent
                 wait_until(lambda: lazy.send(b"x") == 0)
         assert client.get("/health").status == 200

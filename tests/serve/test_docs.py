@@ -31,6 +31,7 @@ def test_the_commands_of_the_page_run(client, tmp_path):
 
 
 def test_the_limits_on_the_page_are_those_of_the_code():
+    from elmore.embed.device import CPU, GPU
     from elmore.serve import schemas
     from elmore.serve.limits import Limits
     from elmore.serve.send_budget import SendBudget
@@ -57,6 +58,9 @@ def test_the_limits_on_the_page_are_those_of_the_code():
     ):
         assert f" {seconds:g} s" in PAGE
     assert f"{limits.connections} connections" in PAGE
+    for device in (CPU, GPU):
+        assert re.search(rf"\b{device.max_concurrent}\b", PAGE)
+        assert f"{device.cache_megabytes:,} MB" in PAGE
     assert limits.body_bytes == 1 << 20
     assert limits.unsent_bytes == 256 << 20
     assert SendBudget(limits.unsent_bytes).largest == 224 << 20

@@ -8,8 +8,7 @@ from elmore.lm import scoring
 from elmore.model.native_bilm import NativeBiLM
 from elmore.probe.neighbors.index import OccurrenceIndex
 from elmore.serve import engine as serve_engine
-from elmore.serve.engine import SCORE, EmbedWork, Engine, NeighborSearch, SearchWork
-from elmore.text import target_word
+from elmore.serve.engine import SCORE, EmbedWork, Engine, SearchWork
 from tests.support import toy_corpus
 
 TEXTS = [text.split() for text in toy_corpus.sentences(12, seed=5)]
@@ -51,7 +50,7 @@ def test_batched_searches_embed_together_and_search_separately(
     monkeypatch.setattr(
         ContinuousBatcher, "add", lambda self, texts: calls.append(1) or add(self, texts)
     )
-    engine = Engine(embedder, NeighborSearch(index, target_word.parse_target))
+    engine = Engine(embedder, index)
     engine.add(dict(enumerate(works)))
     assert len(calls) == 1
     result = finished(engine, len(works))
@@ -71,7 +70,7 @@ def test_a_failed_search_does_not_affect_the_others(embedder):
         def search_vector(self, vector, tokens, k):
             raise OSError("the index is gone")
 
-    engine = Engine(embedder, NeighborSearch(Broken(), target_word.parse_target))
+    engine = Engine(embedder, Broken())
     engine.add({7: SearchWork(TEXTS[0], 0, 3), 9: EmbedWork(TEXTS[:2], "average")})
     result = finished(engine, 2)
     assert isinstance(result[7], OSError)

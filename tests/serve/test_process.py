@@ -46,9 +46,11 @@ def test_a_port_in_use_is_reported_in_one_sentence(model):
     assert "cannot listen on" in result.err
 
 
-def test_a_host_of_another_machine_is_reported_in_one_sentence(model):
-    result = run_elmore("serve", model, "--host", "192.0.2.1", "--port", "0", "--no-token")
+@pytest.mark.parametrize("host", ["192.0.2.1", "no..name", f"{'a' * 64}.example"])
+def test_a_host_that_cannot_be_bound_is_reported_in_one_sentence(host):
+    result = run_elmore("serve", "no-such-model", "--host", host, "--port", "0", "--no-token")
     assert result.code == 1
+    assert result.err.count("\n") == 1
     assert "choose another --host or --port" in result.err
 
 
@@ -141,6 +143,12 @@ def test_a_limit_that_limits_nothing_is_refused(value):
     assert re.search(
         r"Invalid value for '--response-seconds'|limits\.response_seconds: found", result.err
     )
+
+
+def test_a_budget_that_no_response_fits_into_is_refused_by_the_name_of_its_option():
+    result = run_elmore("serve", "no-such-model", "--max-unsent-bytes", "65535")
+    assert result.code == 2
+    assert "Invalid value for '--max-unsent-bytes'" in result.err
 
 
 def test_a_worker_that_waits_for_clients_is_not_hung():

@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from elmore.embed.embedder import Embedder
-from elmore.errors import DataError
 from elmore.serve import app, server
-from elmore.serve.engine import Engine, NeighborSearch
+from elmore.serve.engine import Engine
 from elmore.serve.limits import Limits
 from tests.support.waiting import wait_until
 
@@ -198,25 +197,18 @@ class SmallIndex:
         return uses[:k]
 
 
-def mark(text: str) -> tuple[list[str], int]:
-    words = text.split()
-    places = [i for i, word in enumerate(words) if word[0] == "[" and word[-1] == "]"]
-    if len(places) != 1:
-        raise DataError("mark one word, as in 'the [play] was sold out'")
-    return [word.strip("[]") for word in words], places[0]
-
-
 def engine_of(embedder: Embedder, *, index: bool = False) -> Engine:
-    return Engine(embedder, NeighborSearch(SmallIndex(), mark) if index else None)
+    return Engine(embedder, SmallIndex() if index else None)
 
 
 class Slow:
     """An engine whose work waits until it is let go, what joins and what runs as a batch."""
 
     def __init__(self, engine: Engine) -> None:
-        self.inner, self.embedder, self.uses = engine, engine.embedder, engine.uses
+        self.inner, self.embedder, self.index = engine, engine.embedder, engine.index
         self.can_score, self.model_name = engine.can_score, engine.model_name
         self.supports_continuous_batching = engine.supports_continuous_batching
+        self.supports_batching = engine.supports_batching
         self.step, self.abort = engine.step, engine.abort
         self.gate = threading.Event()
         self.batches: list[int] = []
