@@ -75,6 +75,11 @@ class Job(NamedTuple):
         return self.out / "run"
 
     @property
+    def trial(self) -> Path:
+        """The folder of the run that is measured."""
+        return self.out / "trial"
+
+    @property
     def model(self) -> Path:
         """The stored model."""
         return self.out / "model"
@@ -124,6 +129,8 @@ def main() -> None:
     names = {name: getattr(args, name) for name in Job._fields if name != "settings"}
     job = Job(**names, settings=args.set)
     with lock.acquire(job.out / "lock"):
+        if job.run.exists():
+            parser.error(f"{job.run}: the run of an earlier start; remove it, or name another OUT")
         end = work(job, args)
     if end.startswith("stopped"):
         raise SystemExit(end)
@@ -196,11 +203,9 @@ def train(job: Job, *, measured: int, evaluation: float, reserve: float) -> str:
 
     Returns why the training ended early, or nothing.
     """
-    if (job.run / "best").exists():
-        raise FileExistsError(f"{job.run} has a model of an earlier start; pass another OUT")
-    shutil.rmtree(job.run, ignore_errors=True)  # its metrics would be read as those of this start
+    shutil.rmtree(job.trial, ignore_errors=True)  # its metrics would be read as those of this start
     launched = time.time()
-    training = start(job, training_command(job, PROVISIONAL))
+    training = start(job, training_command(job, PROVISIONAL, job.trial))
     try:
         first, first_time = wait_for_update(job, measured // 3, training)  # the ones before compile
         last, last_time = wait_for_update(job, measured, training)
@@ -211,7 +216,7 @@ def train(job: Job, *, measured: int, evaluation: float, reserve: float) -> str:
         raise ValueError(f"{last} updates are logged at once; set train.log_every lower")
     per_update = MARGIN * (last_time - first_time) / (last - first)
     starting = max(0.0, first_time - launched - first * per_update)
-    recipe = json.loads((job.run / "recipe.json").read_text("utf-8"))
+    recipe = json.loads((job.trial / "recipe.json").read_text("utf-8"))
     every = recipe["train"]["evaluate_every"]
     if not every:
         raise ValueError("train.evaluate_every is 0, once an epoch; set a number of updates")
@@ -220,8 +225,8 @@ def train(job: Job, *, measured: int, evaluation: float, reserve: float) -> str:
     job.log(f"an update takes {per_update:.4f} s, starting {starting:.0f} s: {steps} updates fit")
     if steps < measured:
         raise TimeoutError(f"only {steps} updates fit, fewer than were measured; lend it longer")
-    shutil.rmtree(job.run)
-    training = start(job, training_command(job, steps))
+    shutil.rmtree(job.trial)
+    training = start(job, training_command(job, steps, job.run))
     while training.poll() is None and job.seconds_left() > reserve / 2:
         time.sleep(POLL)
     early = ""
@@ -243,17 +248,17 @@ def count_updates(seconds: float, per_update: float, evaluation: float, every: i
     return max(0, int((seconds - evaluation) / (per_update + evaluation / every)))
 
 
-def training_command(job: Job, steps: int) -> list[str]:
-    """Return the command of the training, with so many updates."""
+def training_command(job: Job, steps: int, run: Path) -> list[str]:
+    """Return the command of a training with so many updates, and its run folder."""
     settings = [f"--set={each}" for each in [*job.settings, f"train.steps={steps}"]]
     init = [f"--init={job.init}"] if job.init else []
-    where = [f"--out={job.run}", f"--device={job.device}"]
+    where = [f"--out={run}", f"--device={job.device}"]
     return ["pretrain", job.recipe, str(job.shards), *where, *init, *settings]
 
 
 def wait_for_update(job: Job, update: int, training: subprocess.Popen) -> tuple[int, float]:
-    """Wait until an update is logged; return the number of the last one, and when that was."""
-    path = job.run / "metrics.jsonl"
+    """Wait until the trial logs an update; return the number of the last one, and when that was."""
+    path = job.trial / "metrics.jsonl"
     while training.poll() is None:
         if job.seconds_left() < 0:
             raise TimeoutError(f"update {update} was not reached; see {job.out}/train.txt")

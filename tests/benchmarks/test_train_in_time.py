@@ -129,10 +129,12 @@ def stubbed(script, monkeypatch):
         began = time.time()
 
         def start(_, command):
-            job.run.mkdir(parents=True)  # fails if an earlier run is there
-            (job.run / "recipe.json").write_text(json.dumps(recipe))
+            folder = job.run if started else job.trial
+            assert f"--out={folder}" in command
+            folder.mkdir(parents=True)  # fails if an earlier run is there
+            (folder / "recipe.json").write_text(json.dumps(recipe))
             if started and evaluated:
-                (job.run / "best").mkdir()
+                (folder / "best").mkdir()
             started.append(FakeTraining(command, status if started else None))
             return started[-1]
 
@@ -193,21 +195,22 @@ def test_a_recipe_that_cannot_be_measured_is_refused(script, stubbed, tmp_path, 
 def test_what_an_earlier_start_left_is_not_measured(script, stubbed, tmp_path):
     job = make_job(script, tmp_path, seconds=1000)
     started = stubbed(job)
-    job.run.mkdir()
-    (job.run / "metrics.jsonl").write_text('{"step": 160}\n')
+    job.trial.mkdir()
+    (job.trial / "metrics.jsonl").write_text('{"step": 160}\n')
     script.train(job, measured=160, evaluation=2, reserve=90)
     assert len(started) == 2
-    assert not (job.run / "metrics.jsonl").exists()
+    assert not job.trial.exists()
 
 
-def test_a_model_of_an_earlier_start_is_not_deleted(script, stubbed, tmp_path):
-    job = make_job(script, tmp_path, seconds=1000)
-    started = stubbed(job)
-    (job.run / "best").mkdir(parents=True)
-    with pytest.raises(FileExistsError, match="has a model of an earlier start"):
-        script.train(job, measured=160, evaluation=2, reserve=90)
-    assert (job.run / "best").exists()
-    assert not started
+def test_the_run_of_an_earlier_start_is_not_deleted(script, monkeypatch, tmp_path, capsys):
+    checkpoint = tmp_path / "out" / "run" / "checkpoint"
+    checkpoint.mkdir(parents=True)
+    words = ["tiny", str(tmp_path), str(tmp_path / "out"), "--until", "0", "--valid", "v"]
+    monkeypatch.setattr(sys, "argv", ["train_in_time.py", *words])
+    with pytest.raises(SystemExit):
+        script.main()
+    assert "the run of an earlier start; remove it, or name another OUT" in capsys.readouterr().err
+    assert checkpoint.exists()
 
 
 def test_time_that_is_too_short_is_named(script, stubbed, tmp_path):
