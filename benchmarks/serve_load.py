@@ -303,14 +303,18 @@ async def watched(
     return tally, result, samples
 
 
+def make_request(route: str, body: dict[str, Any], num_tokens: int) -> Request:
+    data = json.dumps(body).encode()
+    head = f"POST {route} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    return Request(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data, num_tokens)
+
+
 def prepared(texts: list[str], in_each: int, route: str = "/encode") -> list[Request]:
     requests = []
     for start in range(0, len(texts) - in_each + 1, in_each):
         group = texts[start : start + in_each]
-        body = json.dumps(ROUTES[route](group)).encode()
-        head = f"POST {route} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-        data = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
-        requests.append(Request(data, sum(len(penn(text).words) for text in group)))
+        num_tokens = sum(len(penn(text).words) for text in group)
+        requests.append(make_request(route, ROUTES[route](group), num_tokens))
     return requests
 
 
