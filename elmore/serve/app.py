@@ -80,7 +80,6 @@ def create(engine: Engine, *, limits: Limits | None = None, token: str | None = 
         routes={route.path for route in app.routes if isinstance(route, Route)},
         public_paths=public_paths,
     )
-    openapi.drop_validation_errors(app)
     if token:
         openapi.require_token(app, public_paths)
     return app
