@@ -216,6 +216,19 @@ def test_a_plateau_halves_the_rate_and_an_improvement_keeps_it_there(tmp_path):
     assert [line["lr"] for line in lines(tmp_path)] == [0.8] * 4 + [0.4] * 4 + [0.2]
 
 
+def test_a_score_of_0_from_the_start_is_no_plateau(tmp_path):
+    toy = Toy(scores=[0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0], higher_is_better=True)
+    config = {"schedule": "plateau", "plateau_patience": 1, "warmup_steps": 0, "patience": 2}
+    reports = fitted(tmp_path, toy, steps=20, evaluate_every=1, lr=0.8, **config)
+    assert [line["lr"] for line in lines(tmp_path)] == [0.8] * 6 + [0.4]
+    assert reports[-1].step == 7
+
+
+def test_a_loss_that_stays_at_0_ends_a_run(tmp_path):
+    reports = fitted(tmp_path, Toy(scores=[0.0]), steps=20, evaluate_every=1, patience=2)
+    assert reports[-1].step == 3
+
+
 def test_other_schedules_do_not_halve_the_rate(tmp_path):
     toy = Toy(scores=[1.0])
     fitted(tmp_path, toy, steps=6, evaluate_every=1, schedule="constant", warmup_steps=0)
