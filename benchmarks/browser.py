@@ -45,7 +45,7 @@ TIME = """async ([route, texts]) => {
 class Quiet(SimpleHTTPRequestHandler):
     """A file server that logs nothing."""
 
-    def log_message(self, *arguments: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
 
 

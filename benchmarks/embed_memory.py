@@ -8,6 +8,7 @@ thousand (one vector per token, hdf5) with the peak for 10 thousand of the same.
 $ELMORE_DATA/corpus/train-00.txt.xz and following.
 """
 
+import argparse
 import lzma
 import subprocess
 import sys
@@ -61,6 +62,7 @@ def peak(text: Path, out: Path, model: Path, options: list[str]) -> float:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     torch.manual_seed(0)
     shape = config.read_pretrain_recipe("tiny").model
     print("| output | sentences | peak MB | above 10 thousand | target |\n|---|---|---|---|---|")

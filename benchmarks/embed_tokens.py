@@ -101,14 +101,20 @@ def kernels(elmo: elmore.Embedder, text: list[list[str]], number: int) -> None:
     """Print how long the GPU was busy with a text, and its slowest kernels."""
     with profile(activities=[ProfilerActivity.CUDA]) as result:
         count, taken = seconds(elmo, iter(text))
-    on_gpu = [each for each in result.events() if each.device_type == DeviceType.CUDA]
-    spans = [(each.time_range.start, each.time_range.end) for each in on_gpu]
-    busy = covered(spans) / 1e6  # of microseconds
+    busy = covered(kernel_spans(result)) / 1e6  # of microseconds
     print(f"\n{count:,} tokens in {taken:.2f} s, the GPU busy for {busy:.2f} s: {busy / taken:.0%}")
     print("\n| kernel | seconds | calls |\n|---|---|---|")
     rows = sorted(result.key_averages(), key=lambda row: -row.self_device_time_total)
     for row in rows[:number]:
         print(f"| {row.key[:90]} | {row.self_device_time_total / 1e6:.3f} | {row.count} |")
+
+
+def kernel_spans(result: profile) -> list[tuple[float, float]]:
+    """Return when the kernels of a profile began and ended, in microseconds."""
+    events = result.events()
+    assert events is not None
+    on_gpu = (each.time_range for each in events if each.device_type == DeviceType.CUDA)
+    return [(each.start, each.end) for each in on_gpu]
 
 
 def covered(spans: Iterable[tuple[float, float]]) -> float:

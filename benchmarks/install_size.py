@@ -3,13 +3,16 @@
 python benchmarks/install_size.py
 """
 
+import argparse
 import re
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
 
 from packaging.requirements import Requirement
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     waiting, sizes = ["elmore"], {}
     while waiting:
         name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
@@ -29,7 +32,7 @@ def main() -> None:
 
 def size_of(package: Distribution) -> int:
     """Return the bytes of a package's files."""
-    paths = [package.locate_file(file) for file in package.files or []]
+    paths = [Path(str(package.locate_file(file))) for file in package.files or []]
     return sum(path.stat().st_size for path in paths if path.is_file())
 
 

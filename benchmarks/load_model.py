@@ -6,6 +6,7 @@ Each load runs in a fresh process after `import torch`; the file is in the page 
 download. Memory is the peak above the memory of the process after importing torch.
 """
 
+import argparse
 import json
 import statistics
 import subprocess
@@ -56,6 +57,7 @@ def measure(*sources: Path) -> tuple[float, float]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     torch.manual_seed(0)
     model = BiLM(BiLMConfig()).eval()
     num_bytes = 4 * sum(weight.numel() for weight in model.parameters())

@@ -8,25 +8,31 @@ any vector element; lines without a model name use AllenNLP's model. `docs/migra
 lines. The published models have the same differences, but of another size.
 """
 
+import argparse
 import json
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import h5py
 import numpy as np
 
 import elmore
 from elmore.embed.embedder import Embedder
+from elmore.embed.outputs import LayerChoice
 from elmore.weights import folder, pretrained
 
 FIXTURES = Path(os.environ.get("ELMORE_FIXTURES", "fixtures"))
 
 
-def fixture(name: str, **settings: object) -> Embedder:
+def fixture(
+    name: str, *, stateful: bool = False, initial_state: Literal["zero", "warm"] = "zero"
+) -> Embedder:
     path = FIXTURES / name
-    return elmore.load(path / "options.json", path / "lm_weights.hdf5", **settings)
+    files = path / "options.json", path / "lm_weights.hdf5"
+    return elmore.load(*files, stateful=stateful, initial_state=initial_state)
 
 
 def batches(name: str = "allennlp", sentences: str = "sentences.json") -> list[list[list[str]]]:
@@ -38,7 +44,9 @@ def apart(first: np.ndarray, second: np.ndarray) -> float:
     return float(np.abs(np.asarray(first) - np.asarray(second)).max())
 
 
-def vectors(elmo: Embedder, batch: list[list[str]], layers: object = "all") -> list[np.ndarray]:
+def vectors(
+    elmo: Embedder, batch: list[list[str]], layers: LayerChoice = "all"
+) -> list[np.ndarray]:
     return [sentence.vectors for sentence in elmo.embed(batch, layers=layers)]
 
 
@@ -141,6 +149,7 @@ def lines() -> Iterator[tuple[str, str]]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     print("| what | largest difference |\n|---|---|")
     for what, far in lines():
         print(f"| {what} | {far} |")

@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import ParamSpec
 
 import numpy as np
 import torch
@@ -30,6 +31,7 @@ from data_folder import data_path
 
 import elmore
 from elmore import atomic
+from elmore.embed.outputs import EmbeddedText
 from elmore.probe.neighbors import faiss_search
 from elmore.probe.neighbors.index import OccurrenceIndex
 from elmore.text import sentences
@@ -38,6 +40,8 @@ from elmore.text.tokenizers import penn
 
 K = 10
 RECALL, MILLISECONDS = 0.95, 20.0
+
+P = ParamSpec("P")
 
 
 def main() -> None:
@@ -77,19 +81,9 @@ def main() -> None:
 def built(elmo: elmore.Embedder, folder: Path, uses: int) -> tuple[OccurrenceIndex, dict]:
     """Build the index, and say what it took."""
     text = beginning(folder, uses)
-    stream, spent, begun = elmo.stream, [0.0], time.perf_counter()
+    spent, begun = [0.0], time.perf_counter()
     last = [0.0]
     counts: list[int] = []
-
-    def timed(*texts: object, **choices: object) -> Iterator[object]:
-        result = stream(*texts, **choices)
-        while True:
-            before = time.perf_counter()
-            sentence = next(result, None)
-            spent[0] += time.perf_counter() - before
-            if sentence is None:
-                return
-            yield sentence
 
     def progress(fraction: float | None, sentences: int, uses: int) -> None:
         counts.append(uses)
@@ -97,7 +91,7 @@ def built(elmo: elmore.Embedder, folder: Path, uses: int) -> tuple[OccurrenceInd
             last[0] = time.perf_counter()
             print(f"{uses:,} uses, {last[0] - begun:.0f} s", file=sys.stderr, flush=True)
 
-    elmo.stream = timed
+    elmo.stream = timed(elmo.stream, spent)
     index = OccurrenceIndex.build(folder / f"index-{uses}", elmo, [text], progress=progress)
     total = time.perf_counter() - begun
     del elmo.stream
@@ -109,6 +103,24 @@ def built(elmo: elmore.Embedder, folder: Path, uses: int) -> tuple[OccurrenceInd
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000,
     }
     return index, {"asked": uses, "uses": len(index), "build": build, "bytes": sizes}
+
+
+def timed(
+    stream: Callable[P, Iterator[EmbeddedText]], spent: list[float]
+) -> Callable[P, Iterator[EmbeddedText]]:
+    """Return a method that embeds, and adds its seconds to the only entry of `spent`."""
+
+    def measured(*texts: P.args, **choices: P.kwargs) -> Iterator[EmbeddedText]:
+        result = stream(*texts, **choices)
+        while True:
+            before = time.perf_counter()
+            sentence = next(result, None)
+            spent[0] += time.perf_counter() - before
+            if sentence is None:
+                return
+            yield sentence
+
+    return measured
 
 
 def beginning(folder: Path, uses: int) -> Path:
@@ -143,7 +155,7 @@ def searched(index: OccurrenceIndex, queries: list[WordInContext]) -> dict:
     exact, slow = asked(vectors, lambda vector: index.nearest_rows(vector, K, exact=True).rows)
     pairs = zip(result, exact, strict=True)
     shared = [len({*one.tolist()} & {*two.tolist()}) / K for one, two in pairs]
-    _, whole = asked(queries, lambda use: index.search(*use, K))
+    _, whole = asked(queries, lambda use: index.search(use.tokens, use.position, K))
     return {
         "queries": len(queries),
         "recall": float(np.mean(shared)),

@@ -75,7 +75,13 @@ def format_estimate(plan: Plan, *, at_once: int) -> str:
         "|---|---|---|---|---|",
     ]
     every = list(rows(plan, at_once=at_once))
-    total = Row("all", *(sum(row[i] for row in every) for i in range(1, 5)))
+    total = Row(
+        "all",
+        sum(row.done for row in every),
+        sum(row.left for row in every),
+        sum(row.used for row in every),
+        sum(row.needed for row in every),
+    )
     lines += [
         f"| {r.table} | {r.done} | {r.left} | {r.used:.1f} | {r.needed:.0f} |"
         for r in [*every, total]

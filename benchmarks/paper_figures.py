@@ -51,6 +51,7 @@ def draw(plan: Plan, folder: Path) -> None:
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
     except ImportError as error:
         raise SystemExit("the figures need matplotlib: pip install 'elmore[viz]'") from error
     folder.mkdir(parents=True, exist_ok=True)
@@ -61,8 +62,7 @@ def draw(plan: Plan, folder: Path) -> None:
     }
     for name, (size, drawn) in every.items():
         with mpl.rc_context(STYLE):
-            figure = Figure(figsize=size, layout="constrained")
-            figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
+            figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
             drawn(figure, plan)
             kept = io.BytesIO()
             figure.savefig(kept, format="svg", metadata={"Date": None, "Creator": None})

@@ -75,9 +75,9 @@ def gain(plan: Plan, task: str, before: str, after: str = "elmo") -> Gain | None
         return None
     kind = task_class(task)
     score = kind(registry.load_recipe(kind)).score_counts
-    arrays = [[np.array(counts, float).T for counts in column] for column in columns]
+    old, new = ([np.array(counts, float).T for counts in column] for column in columns)
     alpha, resamples = PROTOCOL["alpha"], PROTOCOL["resamples"]
-    return paired_bootstrap(*arrays, score, resamples=resamples, alpha=alpha)
+    return paired_bootstrap(old, new, score, resamples=resamples, alpha=alpha)
 
 
 def _format_gain(result: Gain | None) -> tuple[str, str]:

@@ -1,8 +1,8 @@
 """The models of peers.py behind two methods. Runs in the environment of one of them.
 
-    python peer_models.py vectors KIND MODEL JOB OUT.npy
-    python peer_models.py train_fasttext CORPUS MODEL SETTINGS
-    python peer_models.py distill TEACHER MODEL
+    python benchmarks/peer_models.py vectors KIND MODEL JOB OUT.npy
+    python benchmarks/peer_models.py train_fasttext CORPUS MODEL SETTINGS
+    python benchmarks/peer_models.py distill TEACHER MODEL
 
 JOB is a JSON file: {"texts": [...]} asks for one vector per text (N, K), {"sentences": [[...]]} for
 those of the words in every layer (L, words of all sentences, D); MiniLM also takes "layers" and
@@ -13,13 +13,18 @@ Only what the environment of a peer has is imported: numpy everywhere, the rest 
 Shapes: N texts, K width of a text, L layers, P pieces of a sentence, T words, D width of a word.
 """
 
+import argparse
+import inspect
 import itertools
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from elmore.model.config import Precision
 
 BATCH = 32  # sentences that a transformer reads at a time
 LAYERS = (2, 4, 6)  # of its six, for words: as many as the bundled model of elmore has
@@ -181,7 +186,7 @@ class Elmore:
         import elmore
 
         precision, self.pool = model.split()
-        self.model = elmore.load(precision=precision, device="cpu")
+        self.model = elmore.load(precision=cast("Precision", precision), device="cpu")
 
     def encode(self, texts: list[str]) -> np.ndarray:
         """Return one vector per text (N, K)."""
@@ -205,6 +210,7 @@ def vectors(kind: str, model: str, job: str, out: str) -> None:
     if "texts" in wanted:
         np.save(out, peer.encode(**wanted).astype(np.float32))
     else:
+        assert not isinstance(peer, Elmore), "the vectors of its words are read without a peer"
         np.save(out, peer.embed(**wanted).astype(np.float16))
 
 
@@ -222,7 +228,17 @@ def distill(teacher: str, model: str) -> None:
     distill(teacher, device="cpu").save_pretrained(model)
 
 
-COMMANDS = {"vectors": vectors, "train_fasttext": train_fasttext, "distill": distill}
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    steps = parser.add_subparsers(required=True)
+    for run in (vectors, train_fasttext, distill):
+        step = steps.add_parser(run.__name__, help=run.__doc__)
+        step.set_defaults(run=run)
+        for name in inspect.signature(run).parameters:
+            step.add_argument(name)
+    args = vars(parser.parse_args())
+    args.pop("run")(**args)
+
 
 if __name__ == "__main__":
-    COMMANDS[sys.argv[1]](*sys.argv[2:])
+    main()

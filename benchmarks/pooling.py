@@ -10,6 +10,7 @@ premises.
 
 import argparse
 import lzma
+from typing import Literal, NamedTuple
 
 import numpy as np
 from data_folder import data_path
@@ -18,14 +19,23 @@ import elmore
 from elmore.embed import pooling
 
 PAIRS = 1000
-POOLS = [
+
+
+class Learned(NamedTuple):
+    """A pooling to learn."""
+
+    weighted: bool
+    remove: int
+
+
+POOLS: list[tuple[str, Literal["mean", "max"] | Learned]] = [
     ("mean", "mean"),
     ("max", "max"),
-    ("weighted, nothing removed", {"weighted": True, "remove": 0}),
-    ("mean, mean and 3 directions removed", {"weighted": False, "remove": 3}),
-    ("weighted, mean and 1 direction removed", {"weighted": True, "remove": 1}),
-    ("weighted, mean and 3 directions removed (the default)", {"weighted": True, "remove": 3}),
-    ("weighted, mean and 10 directions removed", {"weighted": True, "remove": 10}),
+    ("weighted, nothing removed", Learned(weighted=True, remove=0)),
+    ("mean, mean and 3 directions removed", Learned(weighted=False, remove=3)),
+    ("weighted, mean and 1 direction removed", Learned(weighted=True, remove=1)),
+    ("weighted, mean and 3 directions removed (the default)", Learned(weighted=True, remove=3)),
+    ("weighted, mean and 10 directions removed", Learned(weighted=True, remove=10)),
 ]
 
 
@@ -47,7 +57,7 @@ def main() -> None:
     print(f"learned on {len(sample):,} other premises\n")
     print("| pooling | AUC | first of 1,000 |\n|---|---|---|")
     for name, how in POOLS:
-        pool = pooling.learn(learned, **how) if isinstance(how, dict) else how
+        pool = how if isinstance(how, str) else pooling.learn(learned, **how._asdict())
         one, two = (
             unit(np.stack([pooling.pool(*text, pool) for text in texts])) for texts in (left, right)
         )

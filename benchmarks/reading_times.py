@@ -72,15 +72,11 @@ def natural_stories(bundle: Bundle, folder: Path, context: str) -> None:
         ours = measure_surprisal(bundle, join_words(written), context=context)
         gpt3, whole = join_pieces(written, pieces[story])
         part = {
-            "length": [word.length for word in ours],
             "frequency": [np.log2(counts.get((story, i + 1), 0) + 1) for i in range(len(ours))],
-            "forward": [word.forward for word in ours],
-            "backward": [word.backward for word in ours],
-            "both": [word.both for word in ours],
-            "entropy": [word.entropy for word in ours],
-            "unigram": [word.unigram for word in ours],
             "gpt3": gpt3,
         }
+        for name in ("length", "forward", "backward", "both", "entropy", "unigram"):
+            part[name] = [getattr(word, name) for word in ours]
         for name, values in part.items():
             columns[name].append(with_lags(values))
         seen = [(story, i + 1) in times and whole[i] for i in range(len(ours))]

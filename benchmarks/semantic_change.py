@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 import elmore
+from elmore.embed.outputs import LayerChoice
 from elmore.probe.change.corpora import Use
 from elmore.probe.change.journal import WordCount
 from elmore.probe.change.study import measure_word
@@ -97,7 +98,7 @@ def read_table(path: Path) -> list[dict[str, str]]:
 def embed(lemmas: list[Lemma], options: argparse.Namespace) -> tuple[list[str], np.ndarray]:
     """Return the names of the layers, and the vector of each use in each of them: (N, L, D)."""
     model = elmore.load(options.model, device=options.device)
-    layers = [*range(model.num_layers), "average", "cloze"]
+    layers: list[LayerChoice] = [*range(model.num_layers), "average", "cloze"]
     if model.whitening:
         layers.append("whitened")
     names = [str(layer) for layer in layers]

@@ -191,7 +191,9 @@ class Connection:
         reader, writer = self._streams
         writer.write(request.data)
         head = await reader.readuntil(b"\r\n\r\n")
-        await reader.readexactly(int(re.search(rb"content-length: (\d+)", head)[1]))
+        length = re.search(rb"content-length: (\d+)", head)
+        assert length is not None, head
+        await reader.readexactly(int(length[1]))
         self._used = time.monotonic()
         return head[9:12].decode()
 

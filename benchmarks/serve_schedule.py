@@ -11,15 +11,18 @@ p50, p95 and p99 in units of the p50 of one client alone, for each order.
 import argparse
 import itertools
 import random
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import contestants
 import numpy as np
 
 import elmore
 from elmore.embed.continuous import ContinuousBatcher
+from elmore.model.config import Precision
 from elmore.text.tokenizers import penn
 
 ROWS = (1, 2, 3, 4, 6, 8, 9, 12, 16, 24, 32, 48)
@@ -38,7 +41,7 @@ class Text:
 Order = Callable[[list[Text], float], list[Text]]
 
 
-def step_costs(precision: str) -> dict[int, float]:
+def step_costs(precision: Precision | Literal["mg1"]) -> dict[int, float]:
     """Return the seconds of a step of so many rows on two cores."""
     if precision == "mg1":
         return {rows: 1e-3 * rows for rows in ROWS}
@@ -121,7 +124,7 @@ def main() -> None:
     def cost(rows: int) -> float:
         return float(np.interp(rows, ROWS, list(costs.values())))
 
-    rate = 0.5 / (np.mean(lengths) * costs[ROWS[-1]] / ROWS[-1] + OVERHEAD / 3)
+    rate = 0.5 / (statistics.mean(lengths) * costs[ROWS[-1]] / ROWS[-1] + OVERHEAD / 3)
     alone = OVERHEAD + cost(1) * np.quantile(lengths, (0.5, 0.99))
     print(
         f"{rate:.1f} requests/s; alone p50 {1000 * alone[0]:.0f} ms, p99 {alone[1] / alone[0]:.1f}"

@@ -26,10 +26,11 @@ async def beside(
     port: int, encode: Iterator[Request], substitutes: Iterator[Request], args: argparse.Namespace
 ) -> list[Tally]:
     """Run both kinds of clients at the same time."""
-    return await asyncio.gather(
+    tallies = await asyncio.gather(
         closed_loop(port, for_seconds(encode, args.seconds), 1),
         closed_loop(port, for_seconds(substitutes, args.seconds), args.clients),
     )
+    return list(tallies)
 
 
 def main() -> None:

@@ -24,11 +24,10 @@ from pathlib import Path
 
 import torch
 from data_folder import data_path
-from embed_tokens import covered
+from embed_tokens import covered, kernel_spans
 from model_quality import GLOVE
 from paper import data_files
 from paper_cells import PROTOCOL, TASKS, recipe_name, task_class
-from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from elmore.tasks import registry
@@ -136,9 +135,8 @@ def profiled(steps: Iterator[Step], count: int, device: torch.device) -> tuple[f
         for _ in itertools.islice(steps, count):
             pass
         synchronize(device)
-    kernels = [each for each in result.events() if each.device_type == DeviceType.CUDA]
-    spans = [(each.time_range.start, each.time_range.end) for each in kernels]
-    return covered(spans) / 1e3 / count, len(kernels) / count
+    spans = kernel_spans(result)
+    return covered(spans) / 1e3 / count, len(spans) / count
 
 
 def list_functions(steps: Iterator[Step], count: int, number: int) -> None:

@@ -96,7 +96,9 @@ class Job(NamedTuple):
 
 def main() -> None:
     if "--watch" in sys.argv:
-        parser = argparse.ArgumentParser(description=watch.__doc__.splitlines()[0])
+        parser = argparse.ArgumentParser(
+            description="Wait for the pieces or the end, and print how it stands."
+        )
         parser.add_argument("--watch", type=float, metavar="SECONDS", help="wait no longer")
         parser.add_argument("out", type=Path)
         args = parser.parse_args()

@@ -96,7 +96,7 @@ def shares(
 
     def reading() -> None:
         tops, _ = model.run_directions(batch, None)
-        sum(top.float().sum() for top in tops).backward()
+        torch.stack([top.float().sum() for top in tops]).sum().backward()
 
     def softmax() -> None:
         for targets, seed in zip(batch.targets, batch.seeds, strict=True):

@@ -22,9 +22,10 @@ from elmore.text.characters import ByteAlphabet
 from elmore.weights import folder, pretrained
 from elmore.weights.bundle import Bundle
 from elmore.weights.packaging import package_model
+from elmore.weights.storage import Storage
 
 
-def save_random_model(path: Path, storage: str) -> None:
+def save_random_model(path: Path, storage: Storage) -> None:
     """Save the original network and a full softmax over the words of the bundled model."""
     torch.manual_seed(0)
     vocabulary = pretrained.load().vocabulary

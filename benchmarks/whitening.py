@@ -24,7 +24,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import tee
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from data_folder import data_path
@@ -33,6 +33,7 @@ from jaxtyping import Float
 import elmore
 from elmore.embed import whitening
 from elmore.embed.embedder import Embedder
+from elmore.embed.outputs import LayerChoice
 from elmore.probe import occurrence_map, sample
 from elmore.probe.cosine import normalize
 from elmore.probe.estimates import spearman
@@ -156,7 +157,7 @@ def read_table(path: Path) -> Iterator[dict[str, str]]:
 def store(elmo: Embedder, items: Iterable[Item], path: Path) -> None:
     """Store the layers and the cloze vector of each span, averaged over its words."""
     here, there = tee(items)
-    layers = [*range(elmo.num_layers), "cloze"]
+    layers: list[LayerChoice] = [*range(elmo.num_layers), "cloze"]
     embedded = elmo.stream((tokens for tokens, _ in there), layers=layers)
     rows = [
         text.vectors[:, begin:end].mean(axis=1).astype(np.float16)
@@ -300,8 +301,9 @@ def store_judgements(args: argparse.Namespace) -> None:
     for path in sorted(args.dwug.glob("data/*/judgments.csv")):
         for row in read_table(path):
             if float(row["judgment"]) > 0:
-                pair = sorted((row["identifier1"], row["identifier2"]))
-                judgements.setdefault((row["lemma"], *pair), []).append(float(row["judgment"]))
+                first, second = sorted((row["identifier1"], row["identifier2"]))
+                of_pair = judgements.setdefault((row["lemma"], first, second), [])
+                of_pair.append(float(row["judgment"]))
     uses = [(lemma, identifier) for lemma, identifier, _, _ in dwug_uses(args.dwug)]
     known = set(uses)
     pairs = [pair for pair in judgements if {(pair[0], pair[1]), (pair[0], pair[2])} <= known]
@@ -386,7 +388,9 @@ def speed(args: argparse.Namespace) -> None:
     elmo = elmore.load(*args.model, device="cpu", precision=args.precision)
     texts = list(draw_sentences(args.text, args.tokens))
     num_words = sum(map(len, texts))
-    choices = ["all", "top", "cloze", *(["whitened"] if elmo.whitening else [])]
+    choices: list[Literal["all", "top", "cloze", "whitened"]] = ["all", "top", "cloze"]
+    if elmo.whitening:
+        choices.append("whitened")
     seconds: dict[str, list[float]] = {choice: [] for choice in choices}
     for _ in elmo.stream(texts):
         pass  # fills the caches

@@ -30,20 +30,25 @@ WITH_COMMANDS = [
     DOCS / name for name in ("serve.md", "integrations/index.md", "integrations/onnx.md")
 ]
 SPARK = 'py title="on Spark, which no test here starts"'
+OF_COMMIT = re.compile(r"^Printed by the scripts of commit [0-9a-f]{7}", re.MULTILINE)
 QUOTE = re.compile(r'^```py title="(\S+): (\S+)"\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 QUOTES = QUOTE.findall((DOCS / "how-it-works.md").read_text("utf-8"))
 
 
+def without_fences(page: Path) -> str:
+    text = page.read_text("utf-8")
+    return re.sub(r"^ *```.*?^ *```$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
 def prose(page: Path) -> str:
     """A page without what stands in fences or backticks."""
-    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
-    return re.sub(r"`[^`\n]+`", "", text)
+    return re.sub(r"`[^`\n]+`", "", without_fences(page))
 
 
 def anchors(page: Path) -> set[str]:
     """The names of a page's headings, as the site makes them."""
-    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
-    return {slug(title) for title in re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)}
+    titles = re.findall(r"^#+ (.+)$", without_fences(page), flags=re.MULTILINE)
+    return {slug(title) for title in titles}
 
 
 def slug(title: str) -> str:
@@ -156,8 +161,48 @@ def test_code_that_is_for_spark_alone_is_python():
     "page", [*FENCED, *sorted(RESULTS.glob("*.md"))], ids=lambda page: str(page.relative_to(ROOT))
 )
 def test_a_command_that_is_not_run_could_be(page):
-    for line in doc_blocks.commands(page, "console"):
+    for line in [*doc_blocks.commands(page, "console"), *script_commands(page)]:
         assert shell_commands.find_refusals(line) == [], line
+
+
+def script_commands(page: Path) -> list[str]:
+    """The commands of scripts that stand in the sentences of a page, on one line each."""
+    text = without_fences(page)
+    if page.name == "log.md" or OF_COMMIT.search(text):
+        return []  # they are of their day
+    spans = re.findall(r"`([^`]*\bpython\s(?:benchmarks|examples|docs)/[^`]+)`", text)
+    return [shell_commands.from_usage(" ".join(span.split())) for span in spans]
+
+
+def test_a_command_in_a_sentence_is_read(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "Run `OMP_NUM_THREADS=2 taskset -c 0,1 python\nbenchmarks/train_tokens.py SHARDS "
+        "--rows ROWS [--set A=1 ...]`, or `benchmarks/paper.py`.\n"
+        "```console\npython benchmarks/`gone.py`\n```\n"
+    )
+    (line,) = script_commands(page)
+    assert line.strip().endswith("python benchmarks/train_tokens.py SHARDS --rows 1 --set A=1")
+    assert shell_commands.find_refusals(line) == []
+    assert shell_commands.find_refusals(line.replace("--set", "--sat")) != []
+
+
+def test_commands_of_an_earlier_commit_say_so():
+    """They are not read; everything else in a fence with a title would not be either."""
+    titles = [
+        label
+        for page in FENCED
+        for label in re.findall(r"^ *```console (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    ]
+    assert titles
+    for title in titles:
+        assert re.fullmatch(r'title="at commit [0-9a-f]{7}"', title), title
+
+
+@pytest.mark.parametrize("page", FENCED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_script_that_a_page_names_is_there(page):
+    paths = re.findall(r"(?<![\w./-])(?:benchmarks|examples)/[\w/-]+\.\w+", page.read_text("utf-8"))
+    assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
 def test_a_command_that_is_stored_with_a_result_could_be_run():
@@ -179,7 +224,11 @@ def test_a_command_that_is_stored_with_a_result_could_be_run():
         ("cat text.txt | elmore convert > out.txt", "Missing argument"),
         ("torchrun --nproc-per-node 2 -m elmore pretrain tiny", "Missing argument"),
         ("python benchmarks/gone.py", "there is no benchmarks/gone.py"),
-        ("python benchmarks/paper.py table1 R.json --fast", "has no ['--fast']"),
+        ("python benchmarks/paper.py table1 R.json --fast", "unrecognized arguments: --fast"),
+        ("python benchmarks/paper.py table1 R.json --at-once", "expected one argument"),
+        ("python benchmarks/paper.py tune R.json", "invalid choice: 'tune'"),
+        ("python benchmarks/paper.py table1", "the following arguments are required: results"),
+        ("python examples/two_senses.py --fast", "has no ['--fast']"),
         ("make a-wish", "make has no"),
         ("emacs", "what is emacs?"),
     ],

@@ -110,7 +110,8 @@ def main() -> None:
     """Draw it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
-    files.save(draw(vectors()), parser.parse_args().out)
+    args = parser.parse_args()
+    files.save(draw(vectors()), args.out)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,10 @@ def bundled() -> Iterator[str]:
     """Serve the bundled model for a while."""
     command = [sys.executable, "-m", "elmore", "serve", "--port", "0"]
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)  # noqa: S603
-    yield re.search(r"http://\S+", server.stderr.readline())[0]
+    assert server.stderr is not None
+    found = re.search(r"http://\S+", server.stderr.readline())
+    assert found is not None
+    yield found[0]
     server.terminate()
     server.communicate()
 

@@ -18,7 +18,8 @@ import numpy as np
 from elmore.corpus import shards
 from elmore.embed import pooling
 from elmore.embed.embedder import Embedder
-from elmore.embed.jobs import job, journal, layer_cache, writers
+from elmore.embed.jobs import job, layer_cache, writers
+from elmore.embed.jobs import journal as embed_journal
 from elmore.lm.pretrain import pretrain
 from elmore.probe.neighbors import storage
 from elmore.probe.neighbors.index import OccurrenceIndex
@@ -40,7 +41,7 @@ FORMATS = {
     "task": checkpoint.FORMAT,
     "summary": sweep.FORMAT,
     "embeddings": writers.FORMAT,
-    "journal": journal.FORMAT,
+    "journal": embed_journal.FORMAT,
     "pooling": weights_pooling.FORMAT,
     "whitening": weights_whitening.FORMAT,
     "layers": layer_cache.FORMAT,
@@ -152,7 +153,7 @@ def embedder() -> Embedder:
     return Embedder(pretrained.load(HERE / "model-1"))
 
 
-def described(elmo: Embedder) -> journal.EmbedJob:
+def described(elmo: Embedder) -> embed_journal.EmbedJob:
     """The job of the journal and of the files of vectors."""
     return job.describe_job(
         elmo,
@@ -182,7 +183,7 @@ def journal(directory: Path) -> None:
         yield from TEXTS[:2]
 
     elmo = embedder()
-    half = journal.EmbedJournal(directory / "vectors.jsonl.parts", described(elmo))
+    half = embed_journal.EmbedJournal(directory / "vectors.jsonl.parts", described(elmo))
     part = half.begin(0, 0)
     for text, tokens, vectors in job.embed_lines(elmo, killed(), half.job):
         part.add(text, tokens, vectors)

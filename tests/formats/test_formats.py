@@ -50,6 +50,19 @@ def of(kind: str) -> list:
     return [pytest.param(path, id=path.name) for path in paths]
 
 
+QUICK = ("recipe", "summary", "journal", "pooling", "whitening", "layers", "state")
+
+
+@pytest.mark.parametrize("kind", QUICK)
+def test_what_make_writes_now_has_the_files_of_the_newest_format(kind, tmp_path):
+    make.MAKERS[kind](tmp_path / "made")
+    newest = HERE / f"{kind}-{make.FORMATS[kind]}"
+    made, stored = (
+        sorted(one.name for one in path.rglob("*")) for path in (tmp_path / "made", newest)
+    )
+    assert made == stored
+
+
 def corpus_of(run: Path) -> Path:
     """Give the corpus that a run was trained on; each is the same text."""
     wanted = json.loads((run / "recipe.json").read_text())["corpus"]

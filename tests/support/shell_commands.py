@@ -18,6 +18,7 @@ from typer.core import TyperCommand
 
 from tests.support import cli_processes
 from tests.support.cli_runner import Result, run_elmore
+from tests.support.scripts import find_refusal
 
 ROOT = Path(__file__).parents[2]
 # Programs of others, of which there is nothing to know here.
@@ -86,13 +87,21 @@ def _run_ranks(arguments: list[str], change: Callable[[list[str]], list[str]]) -
         assert result.code == 0, (arguments, result.err)
 
 
+def from_usage(line: str) -> str:
+    """The command that a usage shows: with what it may leave out, and numbers for values."""
+    return re.sub(r"(--[a-z-]+) [A-Z]+(?!\S)", r"\1 1", re.sub(r"[\[\]]|\.{3}", "", line))
+
+
 def find_refusals(line: str) -> list[str]:
     """The commands, scripts and options of a line that are not there; nothing is run."""
+    line = re.sub(r"\$\(\(.*?\)\)(?!\))", "0", line)  # what a shell adds up is a number
     return [problem for command in commands(line) if (problem := _find_problem(command))]
 
 
 def _find_problem(command: Command) -> str:
     program, arguments, _ = command
+    if program == "taskset":  # -c CORES, and what runs on them
+        _, _, program, *arguments = arguments
     if program == "torchrun":  # what is behind -m is what it runs
         position = arguments.index("-m") + 1
         program, arguments = arguments[position], arguments[position + 1 :]
@@ -100,7 +109,7 @@ def _find_problem(command: Command) -> str:
         result = parse_only(*arguments)
         return result.err if result.code else ""
     if program == "python":
-        return _script_problem(*arguments)
+        return find_refusal(*arguments)
     if program == "make":
         targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
         return "" if set(arguments) <= set(targets) else f"make has no {arguments}"
@@ -111,13 +120,3 @@ def parse_only(*arguments: str) -> Result:
     """Let the command line read its arguments, and do nothing."""
     with mock.patch.object(TyperCommand, "invoke", return_value=None):
         return run_elmore(*arguments)
-
-
-def _script_problem(path: str, *arguments: str) -> str:
-    """Whether a script is there, with an `add_argument` for each option."""
-    if not (ROOT / path).is_file():
-        return f"there is no {path}"
-    source = (ROOT / path).read_text(encoding="utf-8")
-    options = [each.partition("=")[0] for each in arguments if each.startswith("--")]
-    unknown = [each for each in options if f'add_argument("{each}"' not in source]
-    return f"{path} has no {unknown}" if unknown else ""
