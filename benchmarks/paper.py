@@ -38,17 +38,8 @@ import torch
 from data_folder import data_path
 from grid import Job, Results
 from model_quality import GLOVE, save_untrained
-from paper_cells import (
-    COLUMNS,
-    FINETUNED_TASKS,
-    TABLES,
-    TASKS,
-    Cell,
-    Plan,
-    recipe_name,
-    recipe_sha256,
-    task_class,
-)
+from paper_cells import COLUMNS, FINETUNED_TASKS, TABLES, TASKS, Cell, Plan, recipe_name, task_class
+from paper_checks import check_cells, check_results, check_sources, describe
 from paper_figures import draw
 from paper_page import page
 
@@ -91,6 +82,7 @@ def main() -> None:
     args = parser.parse_args()
     columns = tuple(COLUMNS if args.columns is None else args.columns)
     plan = Plan(grid.read(args.results), args.tasks, columns, tuple(args.set))
+    check_results(plan, args.model)
     if args.table == "page":
         print(page(plan, args.results))
     elif args.table == "cost":
@@ -116,8 +108,8 @@ def run_table(
         if table in PROBES:
             return [probe(table, machine)]
         cells = TABLES[table](now)
-        for cell in cells:
-            check_settings(cell, found, machine.model)
+        check_cells(cells, found, machine.model)
+        check_sources(found)
         left = [cell for cell in cells if cell.name not in found]
         if table == "finetuned" and left:
             absent = [t for t in plan.of(FINETUNED_TASKS) if not finetuned_model(t, machine)]
@@ -142,29 +134,6 @@ def check_model(found: Results, machine: Machine) -> None:
                 f"{machine.model}; use another {option}"
             )
     path.write_text(machine.model, encoding="utf-8")
-
-
-def check_settings(cell: Cell, found: Results, model: str) -> None:
-    """Refuse results of another protocol."""
-    result, asked = found.get(cell.name), describe(cell, model)
-    if result is None:
-        return
-    changed = [key for key in asked if result.get(key, asked[key]) != asked[key]]
-    if changed:
-        raise SystemExit(
-            f"{cell.name}: its result was made with {changed[0]} {result[changed[0]]}, the "
-            f"protocol now asks for {asked[changed[0]]}; use another folder for results"
-        )
-
-
-def describe(cell: Cell, model: str) -> dict[str, Any]:
-    """Return what makes two runs of a cell the same."""
-    return {
-        "recipe": recipe_name(cell.task),
-        "recipe_sha256": recipe_sha256(cell.task),
-        "settings": cell.all_settings(),
-        "model": None if cell.column in ("static", "glove") else model,
-    }
 
 
 def training(cell: Cell, machine: Machine) -> Job:
@@ -193,6 +162,8 @@ def training(cell: Cell, machine: Machine) -> Job:
         **describe(cell, machine.model),
         "device": device_name(machine.device),
         "at_once": machine.at_once,
+        "torch": torch.__version__,
+        **({"cluster_sizes": article_sizes(machine.place)} if cell.task == "squad" else {}),
     }
     read = lambda printed: read_result(printed, run, kind.metric)  # noqa: E731
     return Job(cell.name, words, read, facts, seconds_path, done)
@@ -204,7 +175,7 @@ def read_result(printed: dict[str, Any], run: Path, metric: str) -> dict[str, An
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     curve = [[line["step"], line[f"valid_{metric}"]] for line in lines if f"valid_{metric}" in line]
     best = max(range(len(curve)), key=lambda i: curve[i][1])
-    recipe = json.loads((run / "recipe.json").read_text())["train"]
+    recipe = json.loads((run / "recipe.json").read_text())
     counts = json.loads((run / TEST_COUNTS).read_text())["counts"]
     return {
         "dev": scores["dev"][metric],
@@ -212,9 +183,23 @@ def read_result(printed: dict[str, Any], run: Path, metric: str) -> dict[str, An
         "scores": scores["test"],
         "layers": printed.get("layer_weights", {}),
         "curve": curve,
-        "converged": len(curve) - 1 - best >= recipe["patience"] > 0,
+        "converged": len(curve) - 1 - best >= recipe["train"]["patience"] > 0,
+        "sources": read_sources(recipe),
         "counts": [[_short(x) for x in column] for column in zip(*counts, strict=True)],
     }
+
+
+def read_sources(recipe: dict[str, Any]) -> dict[str, str]:
+    """Return the SHA-256 of the data, the word vectors and the biLM of a run."""
+    networks = {k: v for k, v in recipe["embedder"].items() if k != "specification"}
+    data = {f"{split} data": digest for split, digest in recipe["data"]["sha256"].items()}
+    return networks | data
+
+
+def article_sizes(place: Path) -> list[int]:
+    """Return how many questions each article of SQuAD's test set has, in its order."""
+    articles = json.loads((place / "squad/test.json").read_text("utf-8"))["data"]
+    return [sum(len(paragraph["qas"]) for paragraph in a["paragraphs"]) for a in articles]
 
 
 def _short(number: float) -> float | int:

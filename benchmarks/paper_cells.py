@@ -72,8 +72,9 @@ class Cell(NamedTuple):
 
     def all_settings(self) -> list[str]:
         """Return every setting over the recipe, in the order in which they apply."""
-        task = TASKS[self.task]["settings"]
-        return [*PROTOCOL["settings"], *task, *self.settings, f"train.seed={self.seed}"]
+        task, column = TASKS[self.task]["settings"], PROTOCOL["columns"].get(self.column, [])
+        seed = f"train.seed={self.seed}"
+        return [*PROTOCOL["settings"], *task, *column, *self.settings, seed]
 
 
 class Plan(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import paper_cost
+from jaxtyping import Float
 from paper_bootstrap import Gain, paired_bootstrap
 from paper_cells import (
     ABLATION_SEEDS,
@@ -75,9 +76,21 @@ def gain(plan: Plan, task: str, before: str, after: str = "elmo") -> Gain | None
         return None
     kind = task_class(task)
     score = kind(registry.load_recipe(kind)).score_counts
-    old, new = ([np.array(counts, float).T for counts in column] for column in columns)
+    sizes = next(iter(plan.values("cluster_sizes", plan.runs(task, after))), None)
+    old, new = ([_sum_clusters(counts, sizes) for counts in column] for column in columns)
     alpha, resamples = PROTOCOL["alpha"], PROTOCOL["resamples"]
     return paired_bootstrap(old, new, score, resamples=resamples, alpha=alpha)
+
+
+def _sum_clusters(
+    counts: Sequence[Sequence[float]], sizes: Sequence[int] | None
+) -> Float[np.ndarray, "N C"]:
+    """Return the counts of each example, or of each cluster of examples that follow each other."""
+    rows = np.array(counts, float).T
+    if sizes is None:
+        return rows
+    assert sum(sizes) == len(rows), f"{sum(sizes)} examples in clusters, {len(rows)} were tested"
+    return np.add.reduceat(rows, np.cumsum([0, *sizes[:-1]]))
 
 
 def _format_gain(result: Gain | None) -> tuple[str, str]:

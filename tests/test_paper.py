@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks/results/paper_h200_2026-11-16.md"
 MODULES = (
     *("grid", "paper", "paper_bootstrap", "paper_cells", "paper_cost", "paper_figures"),
-    *("paper_page", "fasttext_vectors", "model_quality", "data_folder"),
+    *("paper_checks", "paper_page", "fasttext_vectors", "model_quality", "data_folder"),
 )
 
 
@@ -136,16 +136,40 @@ def test_results_of_another_protocol_are_refused(paper, plan):
     static, elmo = (plan.trials("ner", column)[0] for column in ("static", "elmo"))
     keep(plan, static, 50.0)
     keep(plan, elmo, 50.0)
-    paper.check_settings(static, plan.found, "another")  # it has no biLM
+    paper.check_cells([static], plan.found, "another")  # it has no biLM
     with pytest.raises(SystemExit, match=r"ner, elmo.* made with model english, .* another"):
-        paper.check_settings(elmo, plan.found, "another")
+        paper.check_cells([static, elmo], plan.found, "another")
     plan.found[static.name]["recipe_sha256"] = "0"
     with pytest.raises(SystemExit, match=r"ner, static.* made with recipe_sha256 0, the protocol"):
-        paper.check_settings(static, plan.found, "english")
-    del plan.found[static.name]["recipe_sha256"]  # results of an earlier version have none
+        paper.check_results(plan, "english")
+    keep(plan, static, 50.0)
     plan.found[static.name]["settings"] = ["train.epochs=8"]
     with pytest.raises(SystemExit, match=r"ner, static.* made with .*epochs=8.*another folder"):
-        paper.check_settings(static, plan.found, "english")
+        paper.check_results(plan, "english")
+    del plan.found[static.name]["settings"]
+    with pytest.raises(SystemExit, match=r"ner, static.* made with settings None"):
+        paper.check_results(plan, "english")
+
+
+def test_runs_of_a_column_have_read_the_same_data_and_networks(paper, plan):
+    first, second = plan.trials("ner", "elmo")[:2]
+    (other,) = plan.trials("ner", "static")[:1]
+    keep(plan, first, 50.0, sources={"train data": "1", "elmo": "2"})
+    keep(plan, second, 50.0, sources={"train data": "1", "elmo": "2"})
+    keep(plan, other, 50.0, sources={"train data": "1"})
+    paper.check_results(plan, "english")
+    keep(plan, second, 50.0, sources={"train data": "1", "elmo": "3"})
+    with pytest.raises(SystemExit, match=r"ner, elmo.*another elmo than that of ner, elmo"):
+        paper.check_results(plan, "english")
+    keep(plan, second, 50.0, sources={"train data": "1"})
+    with pytest.raises(SystemExit, match=r"another elmo than"):
+        paper.check_results(plan, "english")
+
+
+def test_the_untrained_bilm_is_normalized_and_no_other_column(plan):
+    for column in ("static", "elmo", "untrained", "glove"):
+        settings = plan.trials("srl", column)[0].all_settings()
+        assert ("elmo.layer_norm=true" in settings) == (column == "untrained")
 
 
 def test_results_and_models_of_another_bilm_are_refused(paper, plan, tmp_path, monkeypatch):
@@ -257,6 +281,20 @@ def test_a_gain_has_its_interval_and_p_only_when_every_seed_is_there(page, plan)
     *_, gain, p, _, _ = row(shown, "Table 1", "SNLI")
     assert re.fullmatch(r"\+24\.0 \(\+1\d\.\d to \+[23]\d\.\d\)", gain)
     assert p == "< 0.0002"
+
+
+def test_questions_on_one_article_are_drawn_together(plan, paper):
+    """All of an article's questions right or wrong: 4 articles are 4 examples, not 40."""
+    counts = {"static": [0] * 20 + [1] * 20, "elmo": [0] * 10 + [1] * 30}
+    for column, right in counts.items():
+        shared = {"counts": [right, [1] * 40]}
+        run_seeds(plan, "squad", column, [50.0] * 5, **shared)
+    alone = sys.modules["paper_page"].gain(plan, "squad", "static")
+    run_seeds(plan, "squad", "elmo", [75.0] * 5, **shared, cluster_sizes=[10, 10, 10, 10])
+    together = sys.modules["paper_page"].gain(plan, "squad", "static")
+    assert together.mean == pytest.approx(alone.mean) == pytest.approx(25.0)
+    assert alone.p < 0.01
+    assert together.p == pytest.approx(2 * 0.75**4, abs=0.03)  # no resample has the gain's article
 
 
 def test_runs_that_did_not_converge_are_counted(page, plan):
@@ -410,9 +448,15 @@ def test_a_finished_training_is_read_whole(paper, tmp_path):
     (tmp_path / "test_counts.json").write_text(json.dumps({"counts": [[1.0, 2.5], [0.0, 3.0]]}))
     printed = {"dev": {"f1": 3.0}, "test": {"f1": 2.0}}
     for patience, converged in ((2, True), (3, False)):
-        (tmp_path / "recipe.json").write_text(json.dumps({"train": {"patience": patience}}))
+        recipe = {
+            "train": {"patience": patience},
+            "embedder": {"specification": "glove:/a/b", "glove": "12ab"},
+            "data": {"sha256": {"train": "34", "dev": "56"}},
+        }
+        (tmp_path / "recipe.json").write_text(json.dumps(recipe))
         result = paper.read_result(printed, tmp_path, "f1")
         assert result["converged"] is converged
+    assert result["sources"] == {"glove": "12ab", "train data": "34", "dev data": "56"}
     assert result["curve"] == [[0, 1.0], [1, 3.0], [2, 2.0], [3, 2.5]]
     assert result["counts"] == [[1, 0], [2.5, 3]]
     assert (result["dev"], result["test"]) == (3.0, 2.0)
