@@ -285,12 +285,17 @@ def _first_stepwise_column(saved: _Saved) -> int:
 
 
 def pointwise_kernels(device: torch.device) -> ModuleType:
-    """Return the module of element-wise kernels: Triton on a GPU, where torch comes with it."""
-    if device.type == "cuda" and find_spec("triton"):
+    """Return the module of element-wise kernels."""
+    if runs_triton(device):
         from elmore.model.lstm import triton
 
         return triton
     return pointwise
+
+
+def runs_triton(device: torch.device) -> bool:
+    """Return whether kernels of Triton run there: on a GPU, where torch comes with it."""
+    return device.type == "cuda" and find_spec("triton") is not None
 
 
 def _sum_of_products(

@@ -4,7 +4,7 @@ A program computes a block of one row, in the precision of the cell. One program
 element, so results are reproducible.
 """
 
-# ruff: noqa: ANN001, ANN202 -- a kernel takes pointers, which have no Python type
+# ruff: noqa: ANN001, ANN201, ANN202 -- a kernel takes pointers, which have no Python type
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ try:
     from triton import jit  # pyrefly: ignore[missing-import]
 except ModuleNotFoundError:  # it comes with torch for GPUs; without it nothing here is called
 
-    def jit(kernel: Any) -> Any:  # noqa: ANN401
-        """Return the kernel unchanged."""
-        return kernel
+    def jit(kernel: Any = None, **_: Any) -> Any:  # noqa: ANN401
+        """Return the kernel unchanged, or with options alone what does so."""
+        return kernel or jit
 
 
 BLOCK = 512
@@ -155,7 +155,7 @@ def _cell_step(
     clip: tl.constexpr,
     block: tl.constexpr,
 ):
-    row, columns, inside = _row_and_columns(width, block)
+    row, columns, inside = row_and_columns(width, block)
     here = row * width + columns
     before = tl.load(cell + here, inside)
     gates += row * 4 * width + columns
@@ -164,7 +164,7 @@ def _cell_step(
         gates, gate_inputs, bias + columns, inside, width, has_inputs, before.dtype
     )
     new = _clamp(f * before + i * g, clip)
-    tl.store(hidden + here, o * _tanh(new), inside)
+    tl.store(hidden + here, o * tanh(new), inside)
     next_value = tl.where(tl.load(mask + row), new, before)
     if tl.load(reset_mask + row):
         next_value = tl.load(reset_to + here, inside)
@@ -186,7 +186,7 @@ def _output_step(
     clip: tl.constexpr,
     block: tl.constexpr,
 ):
-    row, columns, inside = _row_and_columns(width, block)
+    row, columns, inside = row_and_columns(width, block)
     here = row * width + columns
     new = _clamp(tl.load(projected + here, inside), clip)
     is_token = tl.load(mask + row)
@@ -214,7 +214,7 @@ def _output_gradient(
     clip: tl.constexpr,
     block: tl.constexpr,
 ):
-    row, columns, inside = _row_and_columns(width, block)
+    row, columns, inside = row_and_columns(width, block)
     here = row * width + columns
     bypassed = tl.load(carried_grad + here, inside)
     returned = tl.load(next_grad + row * stride + columns, inside).to(bypassed.dtype)
@@ -242,13 +242,13 @@ def _cell_gradient(
     clip: tl.constexpr,
     block: tl.constexpr,
 ):
-    row, columns, inside = _row_and_columns(width, block)
+    row, columns, inside = row_and_columns(width, block)
     here = row * width + columns
     before = tl.load(cell + here, inside)
     gates += row * 4 * width + columns
     i, f, g, o = _activate(gates, gates, bias + columns, inside, width, False, before.dtype)
     new = f * before + i * g
-    squashed = _tanh(_clamp(new, clip))
+    squashed = tanh(_clamp(new, clip))
     is_token = tl.load(mask + row)
     next_grad = tl.where(tl.load(reset_mask + row), 0, tl.load(cell_grad + here, inside))
     from_hidden = tl.load(hidden_grad + here, inside).to(before.dtype)
@@ -265,7 +265,8 @@ def _cell_gradient(
 
 @jit
 @no_type_check
-def _row_and_columns(width, block: tl.constexpr):
+def row_and_columns(width, block: tl.constexpr):
+    """Return the row of this program, its columns, and which of them exist."""
     columns = tl.program_id(1) * block + tl.arange(0, block)
     return tl.program_id(0).to(tl.int64), columns, columns < width
 
@@ -279,7 +280,7 @@ def _activate(
     f = _sum_gate(gates, gate_inputs, bias, inside, width, has_inputs, dtype)
     g = _sum_gate(gates, gate_inputs, bias, inside, 2 * width, has_inputs, dtype)
     o = _sum_gate(gates, gate_inputs, bias, inside, 3 * width, has_inputs, dtype)
-    return tl.sigmoid(i), tl.sigmoid(f), _tanh(g), tl.sigmoid(o)
+    return tl.sigmoid(i), tl.sigmoid(f), tanh(g), tl.sigmoid(o)
 
 
 @jit
@@ -295,7 +296,8 @@ def _sum_gate(
 
 @jit
 @no_type_check
-def _tanh(values):
+def tanh(values):
+    """Return the hyperbolic tangent, which Triton's language lacks."""
     return 2 * tl.sigmoid(2 * values) - 1
 
 

@@ -66,6 +66,15 @@ def test_reading_twice_gives_the_same_vectors_and_gradients(kind, num_layers, de
     assert_close(result.cpu(), expected)
 
 
+@pytest.mark.parametrize("kind", [BiLSTM, BiGRU])
+def test_a_padded_layer_is_one_call_of_torch_for_both_directions(kind):
+    encoder, calls = kind(5, 3, 2), []
+    for layer in encoder.layers:
+        layer.register_forward_hook(lambda *_: calls.append(None))
+    encoder._forward_padded(torch.randn(4, 9, 5), mask_of([2, 6, 0, 1], 9))
+    assert len(calls) == 2
+
+
 def test_every_output_depends_on_both_ends():
     lstm, mask = BiLSTM(2, 3, 1), mask_of([5], 5)
     x = torch.randn(1, 5, 2, requires_grad=True)
