@@ -128,9 +128,9 @@ def install(place: Path, packages: Sequence[str]) -> Path:
     return python
 
 
-def real_sentences() -> Iterator[list[str]]:
-    """Return tokenised sentences of $ELMORE_DATA/corpus/valid.txt.xz."""
-    with lzma.open(data_path("corpus/valid.txt.xz"), "rt", encoding="utf-8") as file:
+def real_sentences(name: str = "corpus/valid.txt.xz") -> Iterator[list[str]]:
+    """Return tokenised sentences of a text in $ELMORE_DATA."""
+    with lzma.open(data_path(name), "rt", encoding="utf-8") as file:
         for line in file:
             spans = sentences.split_sentences(line)
             yield from (penn(line[start:end]).words for start, end in spans)

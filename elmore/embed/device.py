@@ -40,7 +40,10 @@ class DeviceLimits(NamedTuple):
     max_rows: int
     """Rows of a packed batch."""
     chunk_steps: int
-    """Time steps per call at `max_rows`; fewer rows take more steps. Bounds the gate memory."""
+    """Time steps per call at `max_rows`; fewer rows take more steps."""
+    max_chunk_steps: int
+    """Time steps per call of a packed batch while it has so many; the last call has fewer. A GPU
+    runs multiples of `chunk_steps`, so that products keep their shapes. Bounds the gate memory."""
     cnn_block: int
     """Words per call of the character encoder."""
     projection_block: int
@@ -59,6 +62,7 @@ CPU = DeviceLimits(
     window_tokens=16384,
     max_rows=96,
     chunk_steps=8,
+    max_chunk_steps=8,
     cnn_block=64,
     projection_block=128,
     projection_bytes=48e6,
@@ -70,6 +74,7 @@ GPU = DeviceLimits(
     window_tokens=262144,
     max_rows=1024,
     chunk_steps=8,
+    max_chunk_steps=8,
     cnn_block=1024,
     projection_block=1024,
     projection_bytes=1000e6,
@@ -77,13 +82,21 @@ GPU = DeviceLimits(
     max_concurrent=256,
     cache_megabytes=1256,
 )
+LARGE_GPU_BYTES = 64e9
+LARGE_GPU = GPU._replace(  # fewer calls: such a GPU may wait for the host
+    max_chunk_steps=32,
+    projection_bytes=3000e6,
+)
 
 
 class PlacedPlan(Protocol):
-    """A plan of a packed batch on its device, in K chunks of S steps and B rows."""
+    """A plan of a packed batch on its device, in S steps and B rows.
+
+    It runs in chunks of some steps; the last one may be shorter.
+    """
 
     @property
-    def positions(self) -> Sequence[Int[np.ndarray, "K S B"]]:
+    def positions(self) -> Sequence[Int[np.ndarray, "S B"]]:
         """For each direction: the position in the text that each row reads, on the host."""
         ...
 
@@ -192,10 +205,8 @@ class _HostPlan:
     """A plan for native code, which reads gate inputs and writes outputs where they are."""
 
     def __init__(self, plan: PackedPlan, chunk: int) -> None:
-        grids = (plan.forward, plan.backward, plan.first_steps)
-        forward, backward, first_steps = (grid.reshape(-1, chunk, grid.shape[1]) for grid in grids)
-        self.positions = forward, backward
-        self._first_steps = first_steps
+        self.positions = plan.forward, plan.backward
+        self._first_steps, self._chunk = plan.first_steps, chunk
 
     def run(
         self,
@@ -209,9 +220,10 @@ class _HostPlan:
     ) -> list[LSTMState]:
         """Run a chunk, and write the outputs of its words to their positions."""
         assert isinstance(stack, NativeStack)
-        resets = self._first_steps[chunk].T, reset_states
+        steps = slice(chunk * self._chunk, (chunk + 1) * self._chunk)
+        resets = self._first_steps[steps].T, reset_states
         return stack.run_packed(
-            *gate_inputs, self.positions[direction][chunk], states, *resets, out
+            *gate_inputs, self.positions[direction][steps], states, *resets, out
         )
 
 

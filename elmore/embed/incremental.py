@@ -84,10 +84,12 @@ def _run(
     # Cells are known only after a call, and the bits of torch depend on the steps of a call.
     size = 1 if cells or runtime.fixed_shapes else max(1, len(words))
     active, never = device.put([np.ones((1, size), bool), np.zeros((1, size), bool)])
+    # `never` is true nowhere, so these are not used; a CUDA graph reads the same ones in each call.
+    reset_states = runtime.reset_state.direction(FORWARD)
     for begin in range(0, len(words), size):
         steps = slice(begin, begin + size)
         outputs, states = runtime.runners[FORWARD](
-            gate_inputs[:, steps], active, states, never, states
+            gate_inputs[:, steps], active, states, never, reset_states
         )
         for layer, output in enumerate(outputs, start=1):
             layers[layer, steps] = output[0]

@@ -16,7 +16,7 @@ from itertools import chain
 import numpy as np
 from jaxtyping import Float, Int
 
-from elmore.embed.device import Array
+from elmore.embed.device import Array, DeviceLimits
 from elmore.embed.packing import pack_sequences
 from elmore.embed.projection_table import DistinctWords, ProjectionTable
 from elmore.embed.runtime import Runtime
@@ -168,6 +168,15 @@ def num_rows(length: int, runtime: Runtime) -> int:
     return runtime.device.stable_rows(rows, runtime.config.lstm.cell_dim)
 
 
+def chunk_lengths(num_rows: int, limits: DeviceLimits) -> tuple[int, int]:
+    """Return the fewest and the most steps of a chunk; where shapes are fixed, multiples between.
+
+    Fewer rows take more steps.
+    """
+    per_step = max(1, limits.max_rows // num_rows)
+    return limits.chunk_steps * per_step, limits.max_chunk_steps * per_step
+
+
 def _run_packed(
     runtime: Runtime,
     distinct: DistinctWords,
@@ -180,14 +189,13 @@ def _run_packed(
 
     On a GPU everything is launched asynchronously.
     """
-    limits, vectors = runtime.limits, distinct.vectors
+    vectors = distinct.vectors
     # More rows than this would save no steps: there are at least those of the longest sentence.
     if not runtime.fixed_shapes:
         num_rows = min(num_rows, -(-len(text) // int(lengths.max())))
-    chunk = limits.chunk_steps * max(1, limits.max_rows // num_rows)
-    if not runtime.fixed_shapes:
-        chunk = min(chunk, -(-len(text) // num_rows))
-    plan = runtime.device.place(pack_sequences(lengths, num_rows, chunk), chunk)
+    shortest, longest = chunk_lengths(num_rows, runtime.limits)
+    multiple = shortest if runtime.fixed_shapes else 1
+    plan = runtime.device.place(pack_sequences(lengths, num_rows, multiple), longest)
     width = vectors.shape[1]
     layers = runtime.device.empty(runtime.num_layers, len(text), len(directions) * width)
     tokens = vectors[runtime.put(text)]
@@ -195,7 +203,7 @@ def _run_packed(
     # Not in `run`: a GPU runs the directions in two streams, and caches are used in one.
     # An idle row reads any word; its outputs are not used.
     tables = [
-        ProjectionTable(runtime, distinct, direction, text[plan.positions[direction]])
+        ProjectionTable(runtime, distinct, direction, text[plan.positions[direction]], longest)
         for direction in directions
     ]
 
@@ -203,7 +211,7 @@ def _run_packed(
         half = slice(column * width, (column + 1) * width)
         layers[0, :, half] = tokens
         states = reset_states = initial.direction(direction)
-        for number in range(len(plan.positions[direction])):
+        for number in range(-(-len(plan.positions[direction]) // longest)):
             states = plan.run(
                 runtime.runners[direction],
                 direction,

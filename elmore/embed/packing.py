@@ -28,14 +28,14 @@ class PackedPlan(NamedTuple):
 
 
 def pack_sequences(
-    lengths: Sequence[int] | Int[np.ndarray, " n"], num_rows: int, chunk: int
+    lengths: Sequence[int] | Int[np.ndarray, " n"], num_rows: int, multiple: int
 ) -> PackedPlan:
-    """Place sequences, none of them empty, into the fewest multiples of `chunk` steps."""
+    """Place sequences, none of them empty, into few steps, rounded up to a multiple."""
     counts = np.asarray(lengths)
     needed = max(int(counts.max()), -(-int(counts.sum()) // num_rows))
     while (first_cells := best_fit_decreasing(counts, num_rows, needed)) is None:
         needed += max(1, needed // 100)
-    steps = chunk * -(-needed // chunk)
+    steps = multiple * -(-needed // multiple)
     ends = np.cumsum(counts)
     positions = np.arange(ends[-1])
     within = positions - np.repeat(ends - counts, counts)

@@ -3,7 +3,7 @@
 The input projection of the first LSTM layer depends on the word alone, so a word that recurs is
 projected once. A table of all words may be too large, so only frequent ones stay in it.
 
-Shapes: K chunks of S steps and B rows, N distinct words, n some of them, D width of one direction,
+Shapes: S steps, B rows, N distinct words, n some of them, D width of one direction,
 G = 4H gates.
 """
 
@@ -47,7 +47,8 @@ class ProjectionTable:
         runtime: The model with its caches.
         distinct: The distinct words that the chunks read, and no others.
         direction: `FORWARD` or `BACKWARD`.
-        chunks: The id of the word that each row reads at each step of each chunk.
+        words: The id of the word that each row reads at each step.
+        chunk: Steps of a chunk; the last one may be shorter.
     """
 
     def __init__(
@@ -55,14 +56,16 @@ class ProjectionTable:
         runtime: Runtime,
         distinct: DistinctWords,
         direction: int,
-        chunks: Int[np.ndarray, "K S B"],
+        words: Int[np.ndarray, "S B"],
+        chunk: int,
     ) -> None:
         self._runtime, self._device, self._vectors = runtime, runtime.device, distinct.vectors
         self._cache = runtime.projections[direction]
         gates = 4 * runtime.config.lstm.cell_dim
         row_bytes = self._device.empty(1, gates).nbytes
         max_frequent = int(runtime.limits.projection_bytes / row_bytes)
-        plan = _TablePlan.create(chunks, len(distinct.words), max_frequent)
+        plan = _TablePlan.create(words, chunk, len(distinct.words), max_frequent)
+        self._chunk = chunk
         self._num_frequent, num_rare = len(plan.frequent), max(map(len, plan.rare))
         self._table = self._device.empty(self._num_frequent + num_rare, gates)
         stops = np.cumsum([0, *map(len, plan.rare)]).tolist()
@@ -72,21 +75,21 @@ class ProjectionTable:
         self._rare = [rare[begin:end] for begin, end in pairwise(stops)]
         table = self._table[: self._num_frequent]
         if runtime.limits.looks_up_projections:
-            words = [distinct.words[word_id] for word_id in plan.frequent.tolist()]
-            self._cache(words, self._vectors_of_frequent, out=table)
+            frequent = [distinct.words[word_id] for word_id in plan.frequent.tolist()]
+            self._cache(frequent, self._vectors_of_frequent, out=table)
         else:
             self._cache.project(self._vectors[self._frequent], out=table)
 
     def _vectors_of_frequent(self, at: list[int]) -> Float[Array, "n D"]:
         return self._vectors[self._frequent[self._runtime.put(np.array(at))]]
 
-    def __call__(self, chunk: int) -> tuple[Float[Array, "N G"], Int[Array, "S B"]]:
+    def __call__(self, chunk: int) -> tuple[Float[Array, "N G"], Int[Array, "s B"]]:
         """Return a table, and which of its rows a chunk reads; the next call overwrites it."""
         rare = self._rare[chunk]
         if len(rare):
             rows = slice(self._num_frequent, self._num_frequent + len(rare))
             self._cache.project(self._vectors[rare], out=self._table[rows])
-        return self._table, self._rows[chunk]
+        return self._table, self._rows[chunk * self._chunk : (chunk + 1) * self._chunk]
 
 
 class _TablePlan(NamedTuple):
@@ -96,24 +99,25 @@ class _TablePlan(NamedTuple):
     """Ids of the words that have a row for the whole batch."""
     rare: list[Int[np.ndarray, " n"]]
     """For each chunk, ids of its other words; their rows come after those of the frequent words."""
-    rows: Int[np.ndarray, "K S B"]
+    rows: Int[np.ndarray, "S B"]
     """The row of the table that each row of the batch reads."""
 
     @classmethod
     def create(
-        cls, chunks: Int[np.ndarray, "K S B"], num_words: int, max_frequent: int
+        cls, words: Int[np.ndarray, "S B"], chunk: int, num_words: int, max_frequent: int
     ) -> "_TablePlan":
+        num_chunks = -(-len(words) // chunk)
         if num_words <= max_frequent:  # every word has a row: its id
-            return cls(np.arange(num_words), [np.arange(0)] * len(chunks), chunks)
-        counts = np.bincount(chunks.reshape(-1), minlength=num_words)
+            return cls(np.arange(num_words), [np.arange(0)] * num_chunks, words)
+        counts = np.bincount(words.reshape(-1), minlength=num_words)
         frequent = np.argsort(-counts, kind="stable")[:max_frequent]
         row_of = np.full(num_words, MISSING)
         row_of[frequent] = np.arange(len(frequent))
-        rows = row_of[chunks]
+        rows = row_of[words]
         is_rare = rows == MISSING
-        chunk = is_rare.nonzero()[0]
+        in_chunk = is_rare.nonzero()[0] // chunk
         # the distinct pairs of a chunk and a rare word in it, sorted, as one integer each
-        distinct, inverse = np.unique(chunk * num_words + chunks[is_rare], return_inverse=True)
-        begins = np.searchsorted(distinct, num_words * np.arange(len(chunks)))
-        rows[is_rare] = len(frequent) + inverse - begins[chunk]
+        distinct, inverse = np.unique(in_chunk * num_words + words[is_rare], return_inverse=True)
+        begins = np.searchsorted(distinct, num_words * np.arange(num_chunks))
+        rows[is_rare] = len(frequent) + inverse - begins[in_chunk]
         return cls(frequent, np.split(distinct % num_words, begins[1:]), rows)

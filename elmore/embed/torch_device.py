@@ -1,24 +1,21 @@
-"""Run with torch: on a GPU, or on a CPU without the native library. Copies, and CUDA graphs.
+"""Run with torch: on a GPU, or on a CPU without the native library; copies.
 
 A GPU runs asynchronously and copies from and to pinned host memory, so nothing here waits for it.
 Pinning memory is slow: arrays are copied in one buffer, and torch reuses buffers that were pinned.
-
-Shapes: B rows, S steps, G = 4H gates, D width of one direction.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
 from elmore.embed import device
+from elmore.embed.cuda_graph import CUDAGraphRunner
 from elmore.embed.packing import IDLE, PackedPlan
 from elmore.model.bilm import BiLM
 from elmore.model.config import BiLMConfig
@@ -30,7 +27,6 @@ from elmore.model.state import BACKWARD, FORWARD, BiLMState, LSTMState
 from elmore.weights.whitening import Whitening
 
 _ALIGNMENT = 16  # bytes
-_EAGER_RUNS = 2  # runs of a shape before it is captured: a little text is not worth a capture
 _VECTOR = 64  # elements: a multiple of the SIMD width of every CPU
 
 
@@ -45,12 +41,14 @@ class TorchDevice:
         self.type = self._device.type
         self._dense: WeakKeyDictionary[Whitening, list[Tensor]] = WeakKeyDictionary()
         self._side_streams: list[torch.cuda.Stream] = []
-        self._gate_inputs = [self.empty(0), self.empty(0)]  # of one chunk of each direction
 
     @property
     def limits(self) -> device.DeviceLimits:
-        """Those of its kind."""
-        return device.CPU if self.type == "cpu" else device.GPU
+        """Those of its kind, and of its size."""
+        if self.type == "cpu":
+            return device.CPU
+        memory = torch.cuda.get_device_properties(self._device).total_memory
+        return device.LARGE_GPU if memory >= device.LARGE_GPU_BYTES else device.GPU
 
     @contextmanager
     def inference(self) -> Iterator[None]:
@@ -75,17 +73,6 @@ class TorchDevice:
     def take(self, table: Tensor, rows: Tensor, out: Tensor) -> Tensor:
         """Write rows of a table into `out`, and return it."""
         return torch.index_select(table, 0, rows, out=out)
-
-    def gate_inputs_buffer(self, direction: int, num_words: int, num_gates: int) -> Tensor:
-        """Return memory for gate inputs; on a GPU the same in each call, for CUDA graphs to read.
-
-        More words than ever before get new memory. On a CPU several threads may run at once.
-        """
-        if self.type != "cuda":
-            return self.empty(num_words, num_gates)
-        if len(self._gate_inputs[direction]) < num_words:
-            self._gate_inputs[direction] = self.empty(num_words, num_gates)
-        return self._gate_inputs[direction][:num_words]
 
     def place(self, plan: PackedPlan, chunk: int) -> device.PlacedPlan:
         """Return a plan ready to run, in chunks of so many steps."""
@@ -121,7 +108,6 @@ class TorchDevice:
 
     def free_memory(self) -> None:
         """Give back memory that torch holds and does not use."""
-        self._gate_inputs = [self.empty(0), self.empty(0)]
         torch.cuda.empty_cache()
 
     def stable_rows(self, at_least: int, width: int) -> int:
@@ -148,22 +134,19 @@ class _TorchPlan:
     """A plan whose indices are on the device, so that no chunk waits for a GPU."""
 
     def __init__(self, plan: PackedPlan, chunk: int, owner: TorchDevice) -> None:
-        num_rows = plan.first_steps.shape[1]
-        grids = (plan.forward, plan.backward, plan.first_steps)
-        forward, backward, first_steps = (grid.reshape(-1, chunk, num_rows) for grid in grids)
-        active = forward != IDLE
-        self.positions = forward, backward
-        self._device = owner
+        active = plan.forward != IDLE
+        self.positions = plan.forward, plan.backward
+        self._device, self._chunk = owner, chunk
         # A step runs for all rows or for none; the outputs of idle rows are not used.
-        any_active = np.broadcast_to(active.any(axis=2, keepdims=True), active.shape)
+        any_active = np.broadcast_to(active.any(axis=1, keepdims=True), active.shape)
         # Lists of all chunks one after another, split below: active cells, and their positions.
-        flat = active.reshape(len(active), -1)
-        indices = [flat.nonzero()[1], forward[active], backward[active]]
-        masks = [first_steps.swapaxes(1, 2), any_active.swapaxes(1, 2)]
+        cells, size = active.reshape(-1).nonzero()[0], chunk * active.shape[1]
+        indices = [cells % size, plan.forward[active], plan.backward[active]]
         self._first_steps, self._any_active, *lists = owner.put(
-            list(map(np.ascontiguousarray, [*masks, *indices]))
+            list(map(np.ascontiguousarray, [plan.first_steps, any_active, *indices]))
         )
-        stops = np.cumsum([0, *np.count_nonzero(flat, axis=1)]).tolist()
+        begins = np.searchsorted(cells, np.arange(0, active.size, size))
+        stops = [*begins.tolist(), len(cells)]
         self._cells, *self._active_positions = (
             [each[begin:end] for begin, end in pairwise(stops)] for each in lists
         )
@@ -180,13 +163,17 @@ class _TorchPlan:
     ) -> list[LSTMState]:
         """Run a chunk, and write the outputs of its words to their positions."""
         table, rows = gate_inputs
-        buffer = self._device.gate_inputs_buffer(direction, rows.numel(), table.shape[1])
+        if isinstance(stack, CUDAGraphRunner):
+            buffer = stack.gate_inputs_buffer(rows.numel(), table)
+        else:
+            buffer = self._device.empty(rows.numel(), table.shape[1])
         taken = self._device.take(table, rows.reshape(-1), buffer)
+        steps = slice(chunk * self._chunk, (chunk + 1) * self._chunk)
         outputs, states = stack(
             taken.reshape(*rows.shape, -1).swapaxes(0, 1),
-            self._any_active[chunk],
+            self._any_active[steps].T,
             states,
-            self._first_steps[chunk],
+            self._first_steps[steps].T,
             reset_states,
         )
         for layer, output in zip(out, outputs, strict=True):
@@ -279,70 +266,3 @@ class PinnedFetch:
         if self._copied is not None:
             self._copied.synchronize()
         return self._host.cpu().numpy()
-
-
-class _Captured(NamedTuple):
-    graph: torch.cuda.CUDAGraph
-    static_inputs: list[Tensor]
-    static_outputs: tuple[list[Tensor], list[LSTMState]]
-
-
-class CUDAGraphRunner:
-    """Runs one direction of a biLM; shapes that recur become CUDA graphs.
-
-    A step of an LSTM is a few small kernels, which take a CPU longer to launch than a GPU to run.
-    The outputs are overwritten by the next call, so one thread at a time may use a runner. The gate
-    inputs are not copied if they are in the memory that they had when the graph was captured.
-    """
-
-    def __init__(self, run: device.RunStack) -> None:
-        self._run_eagerly = run
-        self._num_runs: dict[torch.Size, int] = {}
-        self._captured: dict[torch.Size, _Captured] = {}
-
-    @torch.no_grad()
-    def __call__(
-        self,
-        gate_inputs: Float[Tensor, "B S G"],
-        mask: Bool[Tensor, "B S"],
-        states: list[LSTMState],
-        reset_mask: Bool[Tensor, "B S"],
-        reset_states: list[LSTMState],
-    ) -> tuple[list[Float[Tensor, "B S D"]], list[LSTMState]]:
-        """Return what `BiLM.run_direction` returns."""
-        shape = gate_inputs.shape
-        parts = (part for state in (*states, *reset_states) for part in state)
-        inputs = [gate_inputs, mask, reset_mask, *parts]
-        num_runs = self._num_runs[shape] = self._num_runs.get(shape, 0) + 1
-        if num_runs <= _EAGER_RUNS:
-            return self._run(inputs)
-        if shape not in self._captured:
-            self._captured[shape] = self._capture(inputs)
-        captured = self._captured[shape]
-        for static, new in zip(captured.static_inputs, inputs, strict=True):
-            if static.data_ptr() != new.data_ptr() or static.stride() != new.stride():
-                static.copy_(new)
-        captured.graph.replay()
-        return captured.static_outputs
-
-    def _run(self, inputs: list[Tensor]) -> tuple[list[Tensor], list[LSTMState]]:
-        gate_inputs, mask, reset_mask, *parts = inputs
-        pairs = [LSTMState(*parts[i : i + 2]) for i in range(0, len(parts), 2)]
-        states, reset_states = pairs[: len(pairs) // 2], pairs[len(pairs) // 2 :]
-        return self._run_eagerly(gate_inputs, mask, states, reset_mask, reset_states)
-
-    def _capture(self, inputs: list[Tensor]) -> _Captured:
-        gate_inputs, *others = inputs
-        # The gate inputs of a chunk are large, and stay where they are; a part of a larger tensor
-        # would keep all of it alive.
-        is_part = gate_inputs.untyped_storage().nbytes() > gate_inputs.nbytes
-        static = gate_inputs.clone() if is_part else gate_inputs
-        static_inputs = [static, *(part.clone() for part in others)]
-        graph, where = torch.cuda.CUDAGraph(), gate_inputs.device
-        # Torch captures on the current device, in a stream that it keeps from its first capture.
-        with (
-            torch.cuda.device(where),
-            torch.cuda.graph(graph, stream=torch.cuda.Stream(where)),
-        ):
-            static_outputs = self._run(static_inputs)
-        return _Captured(graph, static_inputs, static_outputs)

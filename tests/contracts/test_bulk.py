@@ -10,9 +10,13 @@ from hypothesis import strategies as st
 
 import elmore
 from elmore.embed import device, networks, packed, torch_device
+from elmore.embed.cuda_graph import CUDAGraphRunner
+from elmore.embed.torch_device import TorchDevice
 from elmore.embed.windows import Window
 from elmore.embed.word_tables import ProjectionCache
+from elmore.model.lstm import eager
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, many_langs, write_bilm
+from tests.support.simulated_cuda_graphs import simulate_cuda_graphs
 from tests.support.sweeps import pick
 
 WORDS = ["the", "bank", "of", "naïve", "x" * 60, "日本", "<S>", "a", "b", "reconstruction"]
@@ -154,6 +158,47 @@ def test_gate_inputs_that_are_not_looked_up_have_the_same_bits(
     monkeypatch.setattr(device, "CPU", limits)
     monkeypatch.setattr(ProjectionCache, "__call__", lambda *_, **__: pytest.fail("looked up"))
     assert bits(elmo, texts) == expected
+
+
+def test_chunks_of_several_lengths_change_no_bit(tmp_path, monkeypatch):
+    """As CUDA graphs of a large GPU, where products of upper layers have one shape in any chunk."""
+    elmo = embedder(tmp_path, dim=64)
+    elmo.bundle.model.use_backend("eager")
+    rows, steps = 8, 4
+    monkeypatch.setattr(eager, "_CHUNK_ROWS", rows * steps)
+    few = device.CPU._replace(max_rows=rows, chunk_steps=steps, max_chunk_steps=steps)
+    monkeypatch.setattr(device, "CPU", few)
+    rng = np.random.default_rng(3)
+    texts = [list(rng.choice(WORDS, rng.integers(0, 30))) for _ in range(pick(40, 400))]
+    texts.insert(20, WORDS * 5)  # a long one, in fewer rows
+    monkeypatch.setattr(packed, "SHORT", 32)
+    expected = bits(elmo, texts)
+    monkeypatch.setattr(device, "CPU", few._replace(max_chunk_steps=4 * steps))
+    replays = simulate_cuda_graphs(monkeypatch)
+    monkeypatch.setattr(TorchDevice, "capture", lambda device, stack: CUDAGraphRunner(stack))
+    place, lengths = TorchDevice.place, set()
+
+    def record(device, plan, chunk):
+        num_steps, num_rows = plan.forward.shape
+        lengths.update((min(chunk, num_steps - at), num_rows) for at in range(0, num_steps, chunk))
+        return place(device, plan, chunk)
+
+    monkeypatch.setattr(TorchDevice, "place", record)
+    for budget in (150, 300, 5000):
+        assert bits(elmo, texts, token_budget=budget) == expected
+    assert lengths == {(4, 8), (8, 8), (12, 8), (16, 8), (24, 4), (32, 4)}
+    assert replays
+
+
+@pytest.mark.parametrize("limits", [device.GPU, device.LARGE_GPU])
+def test_products_of_upper_layers_have_one_shape_in_chunks_of_any_length(limits):
+    """A GPU may compute products of other shapes with other bits."""
+    num_rows = limits.max_rows
+    while num_rows >= packed.MIN_ROWS:
+        shortest, longest = packed.chunk_lengths(num_rows, limits)  # all are multiples of the first
+        assert shortest % (eager._CHUNK_ROWS // num_rows) == 0
+        assert longest % shortest == 0
+        num_rows //= 2
 
 
 def test_a_word_that_recurs_is_projected_once_also_in_later_calls(elmo, monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import elmore
-from elmore.embed import packed
+from elmore.embed import device, packed
 from elmore.embed.continuous import ContinuousBatcher
 from elmore.embed.outputs import layer_selector
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, write_bilm
@@ -83,6 +83,45 @@ def test_a_cuda_graph_changes_no_bit(tmp_path, rng):
     for text, sentence in zip(texts[:300], result, strict=False):
         (alone,) = few.stream([text], layers="all")  # too short to be recorded
         assert alone.vectors.tobytes() == sentence.vectors.tobytes()
+
+
+def set_chunk_steps(monkeypatch, most: int) -> None:
+    """Let a GPU of any size run chunks of at most so many steps."""
+    for name in ("GPU", "LARGE_GPU"):
+        monkeypatch.setattr(device, name, device.GPU._replace(max_chunk_steps=most))
+
+
+@pytest.mark.parametrize("precision", ["exact", "fast"])
+def test_chunks_of_several_lengths_change_no_bit(tmp_path, rng, monkeypatch, precision):
+    elmo = load(tmp_path, rng, precision=precision)
+    texts = [*many(rng, 4000), ["the", "bank"] * 400]  # the last one in fewer rows
+    results = []
+    for most in (8, 16, 32):
+        set_chunk_steps(monkeypatch, most)
+        again = elmore.Embedder(elmo.bundle, precision=precision)
+        for budget in (30000, 60000, 262144, 60000, 30000):
+            again.runtime.token_budget = budget
+            results.append([each.vectors.tobytes() for each in again.stream(texts, layers="all")])
+    assert all(result == results[0] for result in results)
+
+
+def test_graphs_of_shorter_chunks_keep_no_gate_inputs_of_their_own(tmp_path, rng, monkeypatch):
+    settings = bilm_options(dim=512, projection_dim=32, filters=[[1, 64], [3, 128]])
+    paths = write_bilm(tmp_path, settings, bilm_weights(settings, rng))
+    texts = many(rng, 4000)
+    set_chunk_steps(monkeypatch, 32)
+
+    def allocated(budgets: list[int]) -> int:
+        """Return what is left in memory after the texts are embedded with each budget."""
+        elmo = elmore.load(*paths, device="cuda", precision="fast", cache_megabytes=0)
+        before = torch.cuda.memory_allocated()
+        for budget in budgets:
+            elmo.runtime.token_budget = budget
+            list(elmo.stream(texts, layers="average"))
+        return torch.cuda.memory_allocated() - before
+
+    of_long_chunks = allocated([200_000] * 3)
+    assert allocated([9000, 16000, 200_000, 16000, 9000, 200_000]) < 1.25 * of_long_chunks
 
 
 def test_a_gpu_that_runs_out_of_memory_continues_with_smaller_batches(tmp_path, rng, caplog):
