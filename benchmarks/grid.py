@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from data_folder import data_path
+from elmore_command import elmore_command
 
 from elmore import atomic
 
@@ -100,8 +101,8 @@ def show_command(words: Sequence[str]) -> str:
 
 def _run_job(job: Job, started: list[subprocess.Popen]) -> dict[str, Any]:
     start_time = time.perf_counter()
-    words = [sys.executable, "-m", "elmore", *job.words]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = elmore_command(job.words)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     started.append(process)
     out, err = process.communicate()
     seconds = time.perf_counter() - start_time

@@ -36,6 +36,7 @@ import grid
 import paper_cost
 import torch
 from data_folder import data_path
+from elmore_command import elmore_command
 from grid import Job, Results
 from model_quality import GLOVE, save_untrained
 from paper_cells import COLUMNS, FINETUNED_TASKS, TABLES, TASKS, Cell, Plan, recipe_name, task_class
@@ -301,7 +302,7 @@ def finetuning(task: str, machine: Machine) -> Job:
         vocabulary.write(words)
         files = [place / f"{task}-train.txt", "--valid", place / f"{task}-dev.txt"]
         prepare = ["prepare", *files, "--tokenized", "--vocabulary", words, "-o", shards]
-        subprocess.run([sys.executable, "-m", "elmore", *map(str, prepare)], check=True)
+        subprocess.run(elmore_command([*map(str, prepare)]), check=True)
     out = place / "finetuned" / task
     resume = ["--resume"] if (out / "recipe.json").is_file() else []
     words = ["finetune", machine.model, str(shards), f"--out={out}", f"--device={machine.device}"]

@@ -22,7 +22,8 @@ command of elmore in which {model} is the model, all at the same time.
 
 SECONDS is the end in seconds since 1970 (`date +%s`). A training that does not end in time is
 killed, and its best model so far is converted; `train.evaluate_every` must be set, so that there is
-one. OUT must be a folder that nothing else empties.
+one. What the script has started ends with it, even when it is killed. OUT must be a folder that
+nothing else empties.
 
     python benchmarks/train_in_time.py --watch 570 OUT    # how it stands, and whether it still runs
 
@@ -41,6 +42,8 @@ import tarfile
 import time
 from pathlib import Path
 from typing import NamedTuple
+
+from elmore_command import elmore_command
 
 from elmore import lock
 from elmore.errors import DataError
@@ -279,14 +282,13 @@ def start(job: Job, words: list[str]) -> subprocess.Popen:
     """Start an `elmore` command that prints to train.txt."""
     job.log(f"elmore {' '.join(words)}")
     with (job.out / "train.txt").open("ab") as out:
-        return subprocess.Popen([sys.executable, "-m", "elmore", *words], stdout=out, stderr=out)
+        return subprocess.Popen(elmore_command(words), stdout=out, stderr=out)
 
 
 def run(job: Job, words: list[str]) -> str:
     """Run an `elmore` command, and return what it prints."""
     job.log(f"elmore {' '.join(words)}")
-    command = [sys.executable, "-m", "elmore", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(elmore_command(words), capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError((done.stderr.strip().splitlines() or ["no message"])[-1])
     return done.stdout
@@ -313,8 +315,7 @@ def measure(job: Job) -> list[str]:
         job.log(f"elmore {' '.join(words)}")
         result, messages = folder / f"{name}.json", folder / f"{name}.txt"
         with result.open("wb") as out, messages.open("wb") as err:
-            command = [sys.executable, "-m", "elmore", *words]
-            running[name] = subprocess.Popen(command, stdout=out, stderr=err)
+            running[name] = subprocess.Popen(elmore_command(words), stdout=out, stderr=err)
     while running and job.seconds_left() > 0:
         for name in [name for name, process in running.items() if process.poll() is not None]:
             status = running.pop(name).returncode

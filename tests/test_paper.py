@@ -16,6 +16,7 @@ RESULTS = ROOT / "benchmarks/results/paper_h200_2026-11-16.md"
 MODULES = (
     *("grid", "paper", "paper_bootstrap", "paper_cells", "paper_cost", "paper_figures"),
     *("paper_checks", "paper_page", "fasttext_vectors", "model_quality", "data_folder"),
+    "elmore_command",
 )
 
 

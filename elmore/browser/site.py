@@ -121,7 +121,7 @@ def write_site(
 def _model_folder(*sources: str | Path) -> Path | None:
     """Return the folder of a model that has one."""
     try:
-        return pretrained.model_folder(sources[0] if sources else catalogue.BUNDLED)
+        return pretrained.model_folder(*sources)
     except WeightsError:
         return None
 

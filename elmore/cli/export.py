@@ -87,12 +87,10 @@ def _export_onnx(
 ) -> None:
     from elmore.cli.progress import show_download
     from elmore.integrations import onnx
-    from elmore.weights import catalogue, pretrained
+    from elmore.weights import pretrained
 
     with show_download() as progress:
-        bundle = pretrained.load(
-            *(sources or [catalogue.BUNDLED]), vocabulary=vocabulary, progress=progress
-        )
+        bundle = pretrained.load(*sources, vocabulary=vocabulary, progress=progress)
     report = onnx.export(
         bundle, out, storage=storage, initial_state=initial_state, overwrite=overwrite
     )

@@ -41,11 +41,12 @@ def finetune(
     from elmore.lm.finetune import finetune as run
 
     source, (shards,) = take_model(arguments, model, needed=1)
+    sources = [source] if source else []
     chosen = config.read_finetune_recipe(recipe, settings or [])
     changes: list[Any] = []
 
     def reports() -> "Iterator[Report]":
-        for item in run([source], Path(shards), out, chosen, resume=resume, device=device):
+        for item in run(sources, Path(shards), out, chosen, resume=resume, device=device):
             if isinstance(item, PerplexityChange):
                 changes.append(item)
             else:

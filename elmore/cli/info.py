@@ -1,7 +1,5 @@
 """elmore info [MODEL]: describe a model."""
 
-from pathlib import Path
-
 from elmore.cli.options import DefaultModelArgument, Json, Vocabulary
 from elmore.cli.tables import print_json
 
@@ -16,17 +14,17 @@ def info(
 
     from elmore.weights import card, catalogue, checksums, pretrained
 
-    model = model or [catalogue.BUNDLED]
-    by_name = len(model) == 1 and not Path(model[0]).exists()
-    entry = catalogue.known_models().get(model[0]) if by_name else None
-    status = catalogue.model_status(model[0], entry) if entry else ""
+    sources = model or []
+    name = pretrained.model_name(*sources)
+    entry = catalogue.known_models().get(name) if name else None
+    status = catalogue.model_status(name, entry) if name and entry else ""
     if entry and status == "remote":
         facts = {key: value for key, value in asdict(entry).items() if value}
         facts |= {"state": "not downloaded yet"}
     else:
-        bundle = pretrained.load(*model, vocabulary=vocabulary)
+        bundle = pretrained.load(*sources, vocabulary=vocabulary)
         digests = {
-            path.name: checksums.file_sha256(path) for path in pretrained.model_files(*model)
+            path.name: checksums.file_sha256(path) for path in pretrained.model_files(*sources)
         }
         facts = card.model_facts(bundle) | {"sha256": digests}
     if json:

@@ -63,8 +63,8 @@ def neighbors(
     The first call embeds the text and stores an index of every token; later calls only search.
     Without a query the index is built and its folder is printed.
     """
-    from elmore.cli.progress import show_download, show_progress
-    from elmore.embed.loading import load
+    from elmore.cli.probe_words import load_model
+    from elmore.cli.progress import show_progress
     from elmore.errors import ConfigError
     from elmore.probe.neighbors.index import OccurrenceIndex
     from elmore.text import target_word
@@ -78,8 +78,7 @@ def neighbors(
         raise ConfigError("--append needs an index folder: name it with --index")
     tokenizer = whitespace if tokenized else penn
     targets = [target_word.parse_target(query, tokenizer) for query in queries]
-    with show_download() as progress:
-        elmo = load(source, device=device, precision=precision, progress=progress)
+    elmo = load_model(source, device, precision)
     if layers and layer:
         _check_layers(layer, layers, elmo.num_layers)
     options: dict[str, Any] = {"tokenized": tokenized, "column": column, "errors": errors}

@@ -68,11 +68,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def take_model(
     arguments: Sequence[str], option: str | None, *, needed: int, more: bool = False
-) -> tuple[str, list[str]]:
+) -> tuple[str | None, list[str]]:
     """Split `[MODEL] REST` into the model and the rest.
 
     Without `--model`, the first argument is the model if there is one too many, or, where `more`
-    arguments may follow, if it is a model or no file. Otherwise it is the bundled model.
+    arguments may follow, if it is a model or no file. Otherwise it is None, the bundled model: its
+    name would be that of a folder that happens to be called so.
 
     Args:
         arguments: The arguments of a command.
@@ -80,7 +81,7 @@ def take_model(
         needed: The number of arguments without MODEL, or the least number with `more`.
         more: Whether any number of arguments may follow.
     """
-    from elmore.weights import catalogue, pretrained
+    from elmore.weights import pretrained
 
     rest = list(arguments)
     model = option
@@ -90,4 +91,4 @@ def take_model(
             model = rest.pop(0)
     if len(rest) < needed or (len(rest) > needed and not more):
         raise typer.BadParameter(f"expected {needed} after the model, found {len(rest)}: {rest}")
-    return model or catalogue.BUNDLED, rest
+    return model or None, rest

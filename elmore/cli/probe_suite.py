@@ -54,17 +54,18 @@ def suite(
     from elmore.probe.drawing import files
     from elmore.probe.suite import runner
     from elmore.probe.suite.blimp_chart import draw_blimp
+    from elmore.weights import catalogue
 
     if out is not None:
         files.check_path(out)
-    name, _ = take_model(arguments or [], model, needed=0)
+    source, _ = take_model(arguments or [], model, needed=0)
     contents = runner.find_sets(data, sets or [])
     if out is not None and "blimp" not in contents.contents:
         raise ConfigError(f"--out {out} draws BLiMP, which is not among the sets; leave it out")
-    elmo = load_model(name, device, precision)
+    elmo = load_model(source, device, precision)
     results = runner.score_sets(elmo, contents, _show_progress, seed=seed)
     if json:
-        print_json({"model": name, **asdict(results)}, indent=2)
+        print_json({"model": source or catalogue.BUNDLED, **asdict(results)}, indent=2)
     else:
         _print_scores(results)
     if out is not None and "blimp" in results.scores:

@@ -74,7 +74,7 @@ def score(
         raise ConfigError("--rerank ranks substitutes again; pass --substitutes N too")
     source, files = take_model(arguments or [], model, needed=0, more=True)
     lines = Lines(files or ["-"], errors=errors, column=column)
-    bundle = pretrained.load(source)
+    bundle = pretrained.load(*([source] if source else []))
     _, softmax = scoring.require_softmax(bundle)
     for module in (bundle.model, softmax.softmax):
         networks.move(module, device)

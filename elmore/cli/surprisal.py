@@ -69,7 +69,7 @@ def surprisal(
     if not prefix.isprintable():
         raise ConfigError(f"--prefix {prefix!r}: expected printable characters")
     source, files = take_model(arguments or [], model, needed=0, more=True)
-    bundle = pretrained.load(source)
+    bundle = pretrained.load(*([source] if source else []))
     _, softmax = scoring.require_softmax(bundle)
     for module in (bundle.model, softmax.softmax):
         networks.move(module, device)

@@ -14,7 +14,7 @@ from elmore.weights import pretrained
 
 
 def evaluate(
-    model: str | Path,
+    model: str | Path | None,
     shards: str | Path,
     *,
     reset_state: bool = True,
@@ -26,7 +26,7 @@ def evaluate(
     """Return the full-softmax perplexity of a model on a prepared corpus.
 
     Args:
-        model: A name from `elmore models`, a model folder or a run.
+        model: A name from `elmore models`, a model folder or a run; None is the bundled model.
         shards: A folder written by `elmore prepare`.
         reset_state: Reset the recurrent state at each sentence; else carry it through the text.
         split: `train`, `valid` or `all`; by default `valid` if there is one, else `all`.
@@ -41,7 +41,7 @@ def evaluate(
         raise ConfigError(f"batch_size must be at least 1, found {batch_size}")
     corpus = open_corpus(shards)
     corpus.verify()
-    bundle = pretrained.load(model)
+    bundle = pretrained.load(*([model] if model else []))
     vocabulary, softmax = require_softmax(bundle)
     if split is None:
         split = "valid" if corpus.index["splits"]["valid"]["shards"] else "all"

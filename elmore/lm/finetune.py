@@ -27,7 +27,7 @@ from elmore.model.softmax import Softmax
 from elmore.text.vocabulary import ELMO_MARKS, Vocabulary
 from elmore.train.distributed import DistEnv, init_distributed
 from elmore.train.fit import Report
-from elmore.weights import pretrained
+from elmore.weights import catalogue, pretrained
 from elmore.weights.bundle import Bundle
 
 _log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ def finetune(
         parent, facts = describe_parent(bundle, sources), config.as_dict(recipe)
         saved_recipe = {
             **facts,
-            "model": [str(source) for source in sources],
+            "model": [str(source) for source in sources] or [catalogue.BUNDLED],
             "model_sha256": parent.sha256,
             "model_softmax_sha256": parent.softmax_sha256,
         }

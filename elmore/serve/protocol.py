@@ -12,15 +12,16 @@ leaves their connections open.
 """
 
 import asyncio
-import json
 import socket
 from collections.abc import Callable
 from typing import Any
 
 import h11
 import uvicorn
+from fastapi import HTTPException
 
 from elmore.errors import MissingPackageError
+from elmore.serve.errors import error_response
 from elmore.serve.limits import Limits
 from elmore.serve.middleware import IS_CLOSING, OVER_LIMIT
 
@@ -241,7 +242,8 @@ class TimeoutH11Protocol(H11Protocol):
             self.transport.close()
 
     def _refuse(self, status: int, sentence: str) -> None:
-        body = json.dumps({"detail": sentence}).encode()
+        path = self.cycle.scope["path"] if self._responding else ""
+        body = bytes(error_response(path, HTTPException(status, sentence)).body)
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),

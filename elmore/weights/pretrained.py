@@ -41,38 +41,51 @@ def load(
     sources = tuple(map(_checkpoint_index, sources))
     if len(sources) == 2:
         return _load_pair(Path(sources[0]), Path(sources[1]), words)
-    name = str(sources[0]) if sources else catalogue.BUNDLED
-    if sources and Path(name).exists():
-        return _load_path(Path(name), words)
+    name = model_name(*sources)
+    if name is None:
+        return _load_path(Path(sources[0]), words)
     _check_no_vocabulary(words, name)
     return _load_name(name, progress)
 
 
+def model_name(*sources: str | Path) -> str | None:
+    """Return the name that a model is looked up by; None for paths.
+
+    No source is the bundled model, whatever lies in the working directory.
+    """
+    if not sources:
+        return catalogue.BUNDLED
+    is_path = len(sources) > 1 or Path(sources[0]).exists()
+    return None if is_path else str(sources[0])
+
+
 def model_files(*sources: str | Path) -> list[Path]:
-    """Return the local files of a model."""
+    """Return the local files of a model, given as for `load`."""
     paths = _resolve_paths(*map(_checkpoint_index, sources))
     return [file for path in paths for file in _list_files(path) if file.is_file()]
 
 
-def model_folder(source: str | Path) -> Path:
-    """Return the model folder of a name or path, which may be a run.
+def model_folder(*sources: str | Path) -> Path:
+    """Return the folder of a model, given as for `load`; a path may be a run.
 
     Raises:
         WeightsError: There is no such model, or it has another format.
     """
-    (path,) = paths if len(paths := _resolve_paths(source)) == 1 else (Path(source),)
-    if not folder.looks_like_model(path):
+    paths = _resolve_paths(*sources)
+    if len(paths) > 1 or not folder.looks_like_model(paths[0]):
+        source = " ".join(map(str, sources))
         raise WeightsError(
             f"{source}: expected a model folder with config.json and model.safetensors; convert it "
             f"first: elmore convert {source} FOLDER"
         )
+    (path,) = paths
     return path
 
 
 def package_version(*sources: str | Path) -> str:
     """Return the package that a named model is part of, and its version; empty for other models."""
-    name = str(sources[0]) if sources else catalogue.BUNDLED
-    if len(sources) > 1 or (sources and Path(name).exists()):
+    name = model_name(*sources)
+    if name is None:
         return ""
     entry = catalogue.known_models().get(name)
     if entry is not None and entry.installed:
@@ -82,9 +95,10 @@ def package_version(*sources: str | Path) -> str:
 
 def _resolve_paths(*sources: str | Path) -> list[Path]:
     """Return the files or folder of a model."""
-    if len(sources) == 2 or Path(sources[0]).exists():
+    name = model_name(*sources)
+    if name is None:
         return [_best_of_run(Path(source)) for source in sources]
-    return _local_paths(str(sources[0]), catalogue.find_model(str(sources[0])))
+    return _local_paths(name, catalogue.find_model(name))
 
 
 def _list_files(path: Path) -> list[Path]:

@@ -77,6 +77,15 @@ def test_a_large_model_is_stored_in_int8(model, tmp_path, monkeypatch):
     assert (tmp_path / "site" / "model.safetensors").stat().st_size < size
 
 
+def test_the_bundled_model_is_not_a_folder_of_its_name(model, tmp_path, monkeypatch):
+    shutil.copytree(model, tmp_path / "english")
+    monkeypatch.chdir(tmp_path)
+    write_site(tmp_path / "site")
+    bundled = pretrained.model_folder()
+    for name in ("model.safetensors", "vocabulary.txt"):
+        assert (tmp_path / "site" / name).read_bytes() == (bundled / name).read_bytes()
+
+
 def test_a_model_that_is_too_large_is_refused_and_nothing_is_written(model, tmp_path, monkeypatch):
     monkeypatch.setattr(sites, "MAX_BYTES", 10_000)
     with pytest.raises(WeightsError, match=r"MB in int8, and a page in the browser may have 0 MB"):

@@ -220,14 +220,6 @@ def command(path: Path, out: Path, *more: str, stop: str = "") -> list[str]:
     return [*words, "--tokenized", *more]
 
 
-def is_running(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return state.rsplit(")", 1)[1].split()[0] != "Z"
-
-
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
 def test_kills_lose_no_line_change_no_vector_and_leave_no_process(tmp_path):
     """Real processes, killed with SIGKILL here and there in their work, and resumed."""
@@ -245,7 +237,7 @@ def test_kills_lose_no_line_change_no_vector_and_leave_no_process(tmp_path):
         crew = cli_processes.kill_when_stopped(command(path, out, *resumed, stop=stop))
         assert len(crew) > 2 or kill == 2  # with who cleans up after them
         deadline = time.monotonic() + 200
-        while any(map(is_running, crew)):
+        while any(map(cli_processes.is_running, crew)):
             assert time.monotonic() < deadline, "a worker outlived its run"
             time.sleep(0.01)
     subprocess.run(command(path, out, *resumed), cwd=ROOT, check=True, capture_output=True)

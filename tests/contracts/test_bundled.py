@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+import elmore
+from elmore import config as config_files
 from elmore.embed.embedder import Embedder
 from elmore.lm import config, scoring
 from elmore.lm.evaluate import evaluate
@@ -32,15 +34,20 @@ def test_the_bundled_model_predicts_plausible_substitutes(english):
 
 
 @pytest.mark.slow
-def test_the_bundled_model_is_evaluated_and_fine_tuned(tmp_path):
+def test_the_bundled_model_is_evaluated_and_fine_tuned(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "english").mkdir()  # is not taken for it
     text = ["The river rose by two metres .", "A red rose stood on the table ."] * 20
     shards = toy_corpus.prepare_corpus(tmp_path, "shards", text, valid=text[:2])
-    before = evaluate("english", shards.path, device="cpu")
+    before = evaluate(None, shards.path, device="cpu")
     assert before.perplexity < 1000
     recipe = config.read_finetune_recipe(
         overrides=["stream.batch_size=2", "stream.unroll_steps=8", "train.steps=2", "train.lr=1e-3"]
     )
-    list(finetune(["english"], shards.path, tmp_path / "run", recipe, device="cpu"))
+    list(finetune([], shards.path, tmp_path / "run", recipe, device="cpu"))
+    assert config_files.read_json(tmp_path / "run" / "recipe.json")["model"] == ["english"]
+    parent = pretrained.load(tmp_path / "run").card.training["from"]
+    assert (parent["name"], parent["package"]) == ("english", f"elmore {elmore.__version__}")
     after = evaluate(tmp_path / "run", shards.path, device="cpu")
     assert after.perplexity < before.perplexity
 

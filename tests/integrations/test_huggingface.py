@@ -423,6 +423,25 @@ class TestTheTokenizer:
         with pytest.raises(DataError, match=said):
             self.tokenizer(text, **choices)
 
+    @pytest.mark.parametrize("tensors", [None, "np", "pt"])
+    def test_one_text_is_padded_without_a_batch(self, tensors):
+        choices = {"padding": "max_length", "max_length": 4, "return_tensors": tensors}
+        one = self.tokenizer("a b", return_special_tokens_mask=True)
+        (row,) = self.tokenizer.pad([one], **choices | {"return_tensors": None})["input_ids"]
+        padded = self.tokenizer.pad(one, **choices)
+        assert np.asarray(padded["input_ids"]).tolist() == row
+        assert np.asarray(padded["attention_mask"]).tolist() == [1, 1, 0, 0]
+        assert np.asarray(padded["special_tokens_mask"]).tolist() == [0, 0, 1, 1]
+        if tensors == "pt":
+            assert padded["input_ids"].shape == (4, len(row[0]))
+            again = self.tokenizer.pad(padded, padding="max_length", max_length=5)
+            assert again["attention_mask"] == [1, 1, 0, 0, 0]
+
+    def test_a_batch_that_begins_with_an_empty_text_is_a_batch(self):
+        batch = self.tokenizer(["", "a b"])
+        assert self.tokenizer.pad(batch)["attention_mask"] == [[0, 0], [1, 1]]
+        assert self.tokenizer.pad(self.tokenizer([]))["input_ids"] == []
+
     def test_invalid_settings_are_refused(self, tmp_path):
         with pytest.raises(ConfigError, match="splitter must be"):
             ElmoTokenizer(splitter="bpe")

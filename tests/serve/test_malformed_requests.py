@@ -200,7 +200,7 @@ def test_slow_headers_of_a_second_request_are_408_too(small):
 def test_a_request_that_is_not_http_is_400(client, data):
     answer = client.raw(data)
     assert answer.startswith(b"HTTP/1.1 400")
-    assert b'{"detail": "not valid HTTP/1.1' in answer
+    assert b'{"detail":"not valid HTTP/1.1' in answer
 
 
 def test_a_head_request_that_is_not_http_is_400_without_a_body(client, caplog):

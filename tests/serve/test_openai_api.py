@@ -2,6 +2,7 @@
 
 import base64
 import json
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ import elmore
 from elmore.embed import pooling
 from elmore.serve.limits import Limits
 from tests.support import doc_blocks
-from tests.support.live_server import Slow, engine_of, run_server
+from tests.support.live_server import Slow, engine_of, read_all, run_server
 from tests.support.toy_pooling import make_pooling
 from tests.support.waiting import wait_until
 
@@ -256,6 +257,23 @@ def test_what_no_route_reads_is_refused_in_the_same_form(client, body, headers, 
     answer = client.post("/v1/embeddings", body, **headers)
     assert answer.status == status
     assert error(answer)["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    ("rest", "said"),
+    [
+        (b"Content-Length: 500\r\n\r\n{", "the body ended before it was complete"),
+        (b"Transfer-Encoding: chunked\r\n\r\nnot hex\r\n", "not valid HTTP/1.1"),
+    ],
+)
+def test_a_body_that_is_not_http_is_refused_in_the_same_form(client, rest, said):
+    head = b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    with client.connected() as connection:
+        connection.sendall(head + rest)
+        connection.shutdown(socket.SHUT_WR)
+        answer, _, body = read_all(connection).partition(b"\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert json.loads(body)["error"]["message"].startswith(said)
 
 
 def test_other_routes_and_methods_below_v1_are_refused_in_the_same_form(client):

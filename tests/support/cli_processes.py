@@ -4,7 +4,8 @@ They are forked from a process that has imported torch already, which saves seco
 goes to files; several ranks find each other through torchrun's environment variables.
 
 Used by the tests that kill and resume: cli/test_embed, cli/test_prepare, contracts/test_ranks,
-contracts/test_resume, contracts/test_task_resume, probe/neighbors/test_writer.
+contracts/test_resume, contracts/test_task_resume, probe/neighbors/test_writer; and by
+benchmarks/test_elmore_command.
 """
 
 import contextlib
@@ -207,6 +208,15 @@ def stop_at(owner: object, name: str, number: int) -> None:
 def _at_call(owner: object, name: str, number: int, act: Callable[[], object]) -> None:
     calls = itertools.count(1)
     _around(owner, name, before=lambda *_: next(calls) == number and act())
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process runs; one whose exit status nobody has read yet does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return state.rsplit(")", 1)[1].split()[0] != "Z"
 
 
 def kill_when_stopped(command: Sequence[str | Path]) -> list[int]:

@@ -134,13 +134,12 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
                 one.pad(len(rows), str(self.pad_token))
                 for one, rows in zip(encodings, data["input_ids"], strict=True)
             ]
-        if is_one and return_tensors is None:
-            data = {key: values[0] for key, values in data.items()}
-        return self._batch_encoding(data, return_tensors, encodings)
+        unbatched = is_one and return_tensors is None
+        return self._batch_encoding(data, return_tensors, encodings, unbatched=unbatched)
 
     def pad(
         self,
-        encoded_inputs: Any,  # a batch, as a list of texts or a dict of columns
+        encoded_inputs: Any,  # one text, or a batch as a list of texts or a dict of columns
         padding: Any = True,  # as in transformers
         max_length: int | None = None,
         pad_to_multiple_of: int | None = None,
@@ -149,11 +148,14 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
         return_tensors: str | None = None,
         verbose: bool = True,
     ) -> BatchEncoding:
-        """Pad a batch so that it can be stacked; data collators call this."""
+        """Pad a batch so that it can be stacked, or one text; data collators call this."""
         _check_padding_side(padding_side)
         if not isinstance(encoded_inputs, Mapping):
             keys = encoded_inputs[0] if encoded_inputs else ("input_ids",)
             encoded_inputs = {key: [each[key] for each in encoded_inputs] for key in keys}
+        unbatched = _is_unbatched(encoded_inputs["input_ids"])
+        if unbatched:
+            encoded_inputs = {key: [column] for key, column in encoded_inputs.items()}
         data = {key: [_to_list(each) for each in column] for key, column in encoded_inputs.items()}
         strategy, _, max_length, _ = self._get_padding_truncation_strategies(
             padding, max_length=max_length, verbose=False
@@ -163,7 +165,7 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
         if strategy.value != "do_not_pad":
             longest = strategy.value == "longest"
             data = self._pad(data, None if longest else max_length, pad_to_multiple_of)
-        return self._batch_encoding(data, return_tensors)
+        return self._batch_encoding(data, return_tensors, unbatched=unbatched)
 
     def _split(self, text: Text, cut: int | None) -> WordEncoding:
         tokenized = tokenize_text(text, _SPLITTERS[self.splitter])
@@ -216,9 +218,13 @@ class ElmoTokenizer(PreTrainedTokenizerBase):
         data: dict[str, Any],
         tensors: str | None,
         encodings: list[WordEncoding] | None = None,
+        *,
+        unbatched: bool = False,
     ) -> BatchEncoding:
         if tensors is not None:
             data = {key: self._stack(key, column) for key, column in data.items()}
+        if unbatched:
+            data = {key: column[0] for key, column in data.items()}
         return BatchEncoding(data, encoding=encodings, tensor_type=tensors, n_sequences=1)
 
     def _stack(self, key: str, column: list) -> Any:  # as it came, where it cannot
@@ -314,6 +320,12 @@ def _is_one(text: Text | Sequence[Text], is_split: bool) -> bool:
     if isinstance(text, str):
         return True
     return is_split and not (len(text) and not isinstance(text[0], str))
+
+
+def _is_unbatched(input_ids: Any) -> bool:  # a tensor, an array, or a list, perhaps of these
+    """Return whether these are the rows of one text; an empty list is a batch of no texts."""
+    first = next((each for each in input_ids if len(each)), ())
+    return any(np.ndim(number) == 0 for number in first)
 
 
 def _to_list(values: Any) -> Any:  # a tensor, an array, or a list already
