@@ -286,7 +286,7 @@ class _Trainer:
             if self.dist_env.is_main:
                 self._save_best(scores)
         elif not (self.trainable.higher_is_better and score == best == 0):
-            # An F1 of 0 from the start is no plateau: the model has not labelled anything right yet.
+            # An F1 of 0 from the start is no plateau: nothing has been labelled right yet.
             evals = self.progress.evals_since_best + 1
             halvings = self.progress.num_halvings + schedule.halves_lr(self.config, evals)
             self._update_progress(evals_since_best=evals, num_halvings=halvings)
