@@ -6,6 +6,7 @@ before the first request.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import chain
 
 import numpy as np
 from fastapi import FastAPI, HTTPException, Request, Response
@@ -24,7 +25,7 @@ from elmore.serve.engine import (
     Engine,
     SearchWork,
     SubstitutesWork,
-    score_cost,
+    split_scoring,
 )
 from elmore.serve.handler import RequestHandler
 from elmore.serve.health import check_health, probe_device
@@ -164,8 +165,8 @@ def _add_words(app: FastAPI, handler: RequestHandler) -> None:
         """Return the log-probability of each token, given the tokens before it and after it."""
         _check_softmax(handler.engine)
         texts = await handler.tokenize(request, body.texts)
-        cost = score_cost(texts.words, num_scored)
-        scores = await handler.wait_for_result(request, SCORE, texts.words, cost)
+        parts = await handler.wait_for_parts(request, SCORE, split_scoring(texts.words, num_scored))
+        scores = chain.from_iterable(parts)
         sentences = [
             {
                 "tokens": each.tokens,

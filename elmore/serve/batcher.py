@@ -1,10 +1,11 @@
 """Batch concurrent requests for one worker thread.
 
 Work runs in one of three ways, by its kind. Kinds that support batching run in batches: all waiting
-requests of one kind, in order of arrival, up to a token budget; a single request waits a moment for
-others. Kinds that support continuous batching join a running batch, which advances a few steps at a
-time, and each request is answered as soon as it is complete. All others run one by one. Batches and
-single requests run between the steps of the continuous batch, one of them at a time.
+requests of one kind, in order of arrival, up to a token budget, and as many as take little time; a
+single request waits a moment for others. Kinds that support continuous batching join a running
+batch, which advances a few steps at a time, and each request is answered as soon as it is complete.
+All others run one by one. Batches and single requests run between the steps of the continuous
+batch, one of them at a time; the steps after a batch get as much time as it took.
 
 The queue is bounded: when it is full, a request is rejected with a time to retry. Requests whose
 client has disconnected are dropped. The event loop never waits for the model. While the worker is
@@ -24,6 +25,8 @@ from elmore.serve.worker import WorkerDied, WorkerHung, WorkerThread
 
 _log = logging.getLogger(__name__)
 _WAIT_FRACTION = 0.15  # of the duration of the last batch: how long the next may wait
+_MIN_BATCH_TOKENS = 512
+_BATCH_SECONDS = 0.1  # that a batch of more tokens may take
 _MIN_RATE = 1.0  # tokens per second: a long step that completes nothing has a rate of 0
 
 
@@ -120,6 +123,8 @@ class Batcher:
         self._closing = False
         self._last = Batch(0, 0, 0.0)  # the continuous batch does not count
         self._rate = 1000.0  # tokens per second, moving average
+        self._batch_rate = 0.0  # of the last batch
+        self._share = 0.0  # seconds that the continuous batch gets now
         self._clock = clock
 
     @property
@@ -171,6 +176,14 @@ class Batcher:
 
     async def submit(self, kind: Hashable, work: Any, tokens: int) -> Any:  # noqa: ANN401
         """Queue work and return its result, or raise its exception; if cancelled, drop the work."""
+        (result,) = await self.submit_parts(kind, [(work, tokens)])
+        return result
+
+    async def submit_parts(self, kind: Hashable, parts: Sequence[tuple[Any, int]]) -> list[Any]:
+        """Queue the parts of a request, with their tokens; return their results, in order.
+
+        If one fails, raise its exception and drop the others; if cancelled, drop all.
+        """
         if self.died is not None:
             raise self.died
         seconds = self.busy_seconds
@@ -179,13 +192,18 @@ class Batcher:
                 f"the worker has been in one call for {seconds:.0f} s, more than "
                 f"{self.hang_seconds:g}"
             )
-        waiting = self.waiting
+        waiting, tokens = self.waiting, sum(tokens for _, tokens in parts)
         if self._closing or (waiting and waiting + tokens > self.max_queue_tokens):
             raise QueueFull(min(60, 1 + int(waiting / max(self._rate, _MIN_RATE))))
-        result = asyncio.get_running_loop().create_future()
-        self._queue.append(_Job(kind, work, tokens, result))
+        loop = asyncio.get_running_loop()
+        jobs = [_Job(kind, *part, loop.create_future()) for part in parts]
+        self._queue.extend(jobs)
         self._arrived.set()
-        return await result
+        try:
+            return await asyncio.gather(*(job.result for job in jobs))
+        finally:
+            for job in jobs:
+                job.result.cancel()
 
     async def _run_loop(self) -> None:
         try:
@@ -213,14 +231,22 @@ class Batcher:
                 self._arrived.clear()
                 await self._arrived.wait()
                 idle = True
-            await self._continue_batch()
+            spent = await self._continue_batch()
+            while self._running and spent < self._share:
+                spent += await self._continue_batch()
             if (
                 self._queue
                 and not self._running
                 and self._worker.supports_batching(self._queue[0].kind)
             ):
-                await self._wait_for_more(self.token_budget if idle else self._last.tokens)
+                await self._wait_for_more(self._batch_budget if idle else self._last.tokens)
             idle = not await self._batch() and idle
+
+    @property
+    def _batch_budget(self) -> int:
+        """Tokens of the next batch: a large one on a slow device would hold up everybody else."""
+        tokens = max(_MIN_BATCH_TOKENS, int(self._batch_rate * _BATCH_SECONDS))
+        return min(self.token_budget, tokens)
 
     async def _wait_for_more(self, expected: int) -> None:
         """Wait up to max(max_wait_s, 15 % of the last batch's duration) for more requests.
@@ -242,11 +268,12 @@ class Batcher:
     def _take(
         self,
         accepts: Callable[[Hashable], bool],
+        budget: int,
         num_tokens: int = 0,
         *,
         max_jobs: int | None = None,
     ) -> list[_Job]:
-        """Remove the wanted jobs from the queue, in order of arrival, up to the token budget."""
+        """Remove the wanted jobs from the queue, in order of arrival, up to a budget of tokens."""
         taken: list[_Job] = []
         left: deque[_Job] = deque()
         full = False
@@ -255,9 +282,7 @@ class Batcher:
                 continue
             if full or not accepts(job.kind):
                 left.append(job)
-            elif len(taken) == max_jobs or (
-                num_tokens and num_tokens + job.tokens > self.token_budget
-            ):
+            elif len(taken) == max_jobs or (num_tokens and num_tokens + job.tokens > budget):
                 full = True
                 left.append(job)
             else:
@@ -277,30 +302,43 @@ class Batcher:
             if not self._worker.supports_continuous_batching(job.kind)
         )
         first = next(kinds, None)
-        max_jobs = None if self._worker.supports_batching(first) else 1
-        batch = dict(enumerate(self._take(lambda kind: kind == first, max_jobs=max_jobs)))
-        if not batch:
+        is_batch = self._worker.supports_batching(first)
+        taken = self._take(
+            lambda kind: kind == first, self._batch_budget, max_jobs=None if is_batch else 1
+        )
+        self._share = 0.0
+        if not taken:
             return False
-        works = [job.work for job in batch.values()]
+        batch, works = dict(enumerate(taken)), [job.work for job in taken]
         self._last = await self._run_and_resolve(batch, lambda: self._run_batch(first, works))
+        if is_batch:
+            self._share = self._last.seconds
+            self._batch_rate = self._last.tokens / max(self._share, 1e-3)
         return True
 
-    async def _continue_batch(self) -> None:
-        """Remove cancelled jobs from the continuous batch, add waiting ones, run a few steps."""
+    async def _continue_batch(self) -> float:
+        """Remove cancelled jobs from the continuous batch, add waiting ones, run a few steps.
+
+        Return how many seconds that took.
+        """
         canceled = [number for number, job in self._running.items() if job.result.done()]
         for number in canceled:
             del self._running[number]
         num_tokens = sum(job.tokens for job in self._running.values())
         new = {
             next(self._numbers): job
-            for job in self._take(self._worker.supports_continuous_batching, num_tokens)
+            for job in self._take(
+                self._worker.supports_continuous_batching, self.token_budget, num_tokens
+            )
         }
         self._running |= new
-        if canceled or self._running:
-            works = {number: job.work for number, job in self._running.items()}
-            await self._run_and_resolve(
-                self._running, lambda: self._step_all(works, list(new), canceled)
-            )
+        if not canceled and not self._running:
+            return 0.0
+        works = {number: job.work for number, job in self._running.items()}
+        step = await self._run_and_resolve(
+            self._running, lambda: self._step_all(works, list(new), canceled)
+        )
+        return step.seconds
 
     async def _run_and_resolve(
         self, jobs: dict[int, _Job], work: Callable[[], Mapping[int, Any]]

@@ -1,8 +1,9 @@
 """What the worker thread runs: the model, and an index of word occurrences.
 
 Requests for vectors and for neighbours join a continuous batch; each is complete when its own texts
-are. Requests for scores are one run of the model for all requests of a batch. Those for substitutes
-run one by one: a distribution over all words is large, and ranking it is no faster in a batch.
+are. Requests for scores are split into parts, and those of a batch are one run of the model. Those
+for substitutes run one by one: a distribution over all words is large, and ranking it is no faster
+in a batch.
 """
 
 import math
@@ -28,6 +29,7 @@ WORDS_PER_TOKEN = 7000
 """Words that are ranked."""
 SCORED_WORDS_PER_TOKEN = 30_000
 """Words that a score is normalized over, in both directions."""
+_PART_TOKENS = 256  # of a request for scores
 OCCURRENCES_PER_TOKEN = 3500
 """Vectors of an index that are compared with a query."""
 NEIGHBORS_PER_TOKEN = 25
@@ -90,6 +92,22 @@ def score_cost(texts: Sequence[Sequence[str]], num_words: int) -> int:
     """Return the cost of scores in tokens: those read, and for each a sum over `num_words`."""
     num_tokens = sum(len(words) + 2 for words in texts)
     return num_tokens * (1 + math.ceil(num_words / SCORED_WORDS_PER_TOKEN))
+
+
+def split_scoring(texts: Sequence[list[str]], num_words: int) -> list[tuple[list[list[str]], int]]:
+    """Split texts to score into parts with their costs, so that no batch has to hold all of them.
+
+    A part is a text, or as many as cost little.
+    """
+    parts: list[tuple[list[list[str]], int]] = [([], 0)]
+    for words in texts:
+        part, cost = parts[-1]
+        own = score_cost([words], num_words)
+        if part and cost + own > _PART_TOKENS:
+            parts.append(([words], own))
+        else:
+            parts[-1] = [*part, words], cost + own
+    return parts
 
 
 class Engine:

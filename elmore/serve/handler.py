@@ -66,8 +66,15 @@ class RequestHandler:
 
     async def wait_for_result(self, request: Request, kind: str, work: Any, tokens: int) -> Any:  # noqa: ANN401
         """Queue work, and wait for its result until the client disconnects or the time is over."""
-        size = tokens + 2  # an empty request is work too
-        job = asyncio.ensure_future(self.batcher.submit(kind, work, size))
+        (result,) = await self.wait_for_parts(request, kind, [(work, tokens)])
+        return result
+
+    async def wait_for_parts(
+        self, request: Request, kind: str, parts: Sequence[tuple[Any, int]]
+    ) -> list[Any]:
+        """Queue the parts of a request with their costs, and wait for all results likewise."""
+        sized = [(work, tokens + 2) for work, tokens in parts]  # an empty request is work too
+        job = asyncio.ensure_future(self.batcher.submit_parts(kind, sized))
         disconnected = asyncio.ensure_future(wait_for_disconnect(request.receive))
         try:
             await asyncio.wait(

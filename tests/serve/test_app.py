@@ -148,8 +148,9 @@ def test_requests_that_wait_together_run_as_one_batch(embedder):
     assert slow.batches == [1, 8]
 
 
-def test_score_gives_both_directions_of_every_word(client, embedder):
-    texts = ["two ships wait .", "a xylophone"]
+@pytest.mark.parametrize("times", [1, 40])  # in one part, in several
+def test_score_gives_both_directions_of_every_word(client, embedder, times):
+    texts = ["two ships wait .", "a xylophone"] * times
     result = client.post("/score", {"texts": texts}).json["sentences"]
     words = [each.tokens for each in embedder.embed(texts)]
     for sentence, expected in zip(result, scoring.score(embedder.bundle, words), strict=True):

@@ -219,6 +219,105 @@ def test_a_request_larger_than_the_queue_is_accepted_when_it_is_empty():
     assert asyncio.run(run()) == 100
 
 
+class Timed(Worker):
+    """A batch and a step take so many seconds by its clock; `calls` says what ran when."""
+
+    now = 0.0
+
+    def __init__(self, *, batch: float, step: float) -> None:
+        super().__init__(held=True)
+        self.seconds = {"batch": batch, "step": step}
+        self.calls: list[str] = []
+
+    def run(self, kind, works):
+        self._pass("batch")
+        return super().run(kind, works)
+
+    def step(self):
+        self._pass("step")
+        return super().step()
+
+    def _pass(self, call):
+        self.calls.append(call)
+        self.now += self.seconds[call]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "sizes"), [(10, [1, 5, 5, 5, 5]), (0.05, [1, 5, 10, 5]), (0, [1, 20])]
+)
+def test_a_batch_is_as_large_as_the_last_one_was_fast_and_not_too_small(seconds, sizes):
+    worker = Timed(batch=seconds, step=0)
+
+    async def run():
+        async with Batcher(
+            worker, token_budget=4000, max_wait_s=0, clock=lambda: worker.now
+        ) as batcher:
+            jobs = await submit_all(batcher, [100])
+            while not worker.batches:
+                await asyncio.sleep(0.001)
+            jobs += await submit_all(batcher, [100] * (sum(sizes) - 1))
+            worker.gate.set()
+            await asyncio.gather(*jobs)
+
+    asyncio.run(run())
+    assert [len(works) for _, works in worker.batches] == sizes
+
+
+def test_continuous_requests_get_as_much_time_as_batches():
+    worker = Timed(batch=5, step=1)
+
+    async def run():
+        async with Batcher(
+            worker, token_budget=512, max_wait_s=0, clock=lambda: worker.now
+        ) as batcher:
+            jobs = await submit_all(batcher, [12], "flow")
+            await first_turn(worker)
+            jobs += await submit_all(batcher, [300] * 3)
+            worker.gate.set()
+            await asyncio.gather(*jobs)
+
+    asyncio.run(run())
+    between = [len(steps) for steps in "".join(call[0] for call in worker.calls).split("b")]
+    assert between == [1, 5, 5, 1]
+
+
+def test_the_parts_of_a_request_run_in_batches_of_their_own_and_are_returned_in_order():
+    worker = Worker()
+
+    async def run():
+        async with Batcher(worker, token_budget=10, max_wait_s=0) as batcher:
+            return await batcher.submit_parts("a", [(3, 3), (9, 9), (1, 1), (0, 2)])
+
+    assert asyncio.run(run()) == [6, 18, 2, 0]
+    assert worker.batches == [("a", [3]), ("a", [9, 1]), ("a", [0])]
+
+
+def test_a_request_in_parts_is_refused_or_dropped_as_a_whole():
+    worker = Worker(held=True)
+
+    async def run():
+        async with Batcher(worker, token_budget=10, max_queue_tokens=20, max_wait_s=0) as batcher:
+            first = await submit_all(batcher, [1])
+            while not worker.batches:
+                await asyncio.sleep(0.001)
+            failing = asyncio.ensure_future(batcher.submit_parts("a", [(-1, 1), (9, 10), (8, 5)]))
+            await asyncio.sleep(0)
+            with pytest.raises(QueueFull):
+                await asyncio.wait_for(batcher.submit_parts("a", [(2, 3), (3, 3)]), 30)
+            assert batcher.waiting == 16
+            canceled = asyncio.ensure_future(batcher.submit_parts("a", [(4, 2), (5, 2)]))
+            await asyncio.sleep(0)
+            canceled.cancel()
+            worker.gate.set()
+            with pytest.raises(ValueError, match="negative"):
+                await failing
+            await asyncio.gather(*first)
+
+    asyncio.run(run())
+    # the part after the failed one may run before the request hears of it
+    assert worker.batches == [("a", [1]), ("a", [-1]), ("a", [9])]
+
+
 def test_a_disconnected_request_is_not_computed():
     worker = Worker(held=True)
 

@@ -106,6 +106,14 @@ def test_scores_cost_the_tokens_and_for_each_the_words_of_the_softmax():
     assert serve_engine.score_cost([], 100_003) == 0
 
 
+def test_texts_to_score_are_split_into_parts_that_cost_little():
+    texts = [["a"] * 10, [], ["a"] * 200, ["a"] * 40, ["a"] * 50]
+    parts = serve_engine.split_scoring(texts, 1)
+    assert [part for part, _ in parts] == [texts[:2], texts[2:3], texts[3:]]
+    assert [cost for _, cost in parts] == [28, 404, 188]
+    assert serve_engine.split_scoring([], 1) == [([], 0)]
+
+
 def test_a_search_costs_the_tokens_the_comparisons_and_the_sentences_of_its_results():
     work = SearchWork(["the", "play"], 0, 10)
     assert work.cost(0) == 4 + 1  # with both marks
