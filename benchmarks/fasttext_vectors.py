@@ -165,7 +165,8 @@ def save_packed(
     is_known = matrix.any(axis=1, keepdims=True)  # fastText has no n-gram of a few, such as "^^"
     matrix = standardize(matrix, np.array([counts.get(word, 0) for word in kept], np.float64))
     matrix *= is_known
-    scales = np.maximum(np.abs(matrix).max(axis=1), np.finfo(np.float32).tiny) / 127
+    largest = np.abs(matrix).max(axis=1)
+    scales = np.where(largest > 0, largest, 1) / 127
     with atomic.file(path) as file:
         np.savez(
             file,

@@ -40,7 +40,7 @@ from elmore_command import elmore_command
 from grid import Job, Results
 from model_quality import GLOVE, save_untrained
 from paper_cells import COLUMNS, FINETUNED_TASKS, TABLES, TASKS, Cell, Plan, recipe_name, task_class
-from paper_checks import check_cells, check_results, check_sources, describe
+from paper_checks import check_cells, check_finetuned, check_results, describe
 from paper_figures import draw
 from paper_page import page
 
@@ -110,10 +110,10 @@ def run_table(
             return [probe(table, machine)]
         cells = TABLES[table](now)
         check_cells(cells, found, machine.model)
-        check_sources(found)
         left = [cell for cell in cells if cell.name not in found]
         if table == "finetuned" and left:
             absent = [t for t in plan.of(FINETUNED_TASKS) if not finetuned_model(t, machine)]
+            check_finetuned(absent, found)
             for task in absent:  # perhaps it was made on another machine
                 found.pop(f"fine-tuning, {task}", None)
             if absent:
@@ -184,7 +184,7 @@ def read_result(printed: dict[str, Any], run: Path, metric: str) -> dict[str, An
         "scores": scores["test"],
         "layers": printed.get("layer_weights", {}),
         "curve": curve,
-        "converged": len(curve) - 1 - best >= recipe["train"]["patience"] > 0,
+        "converged": len(curve) - 1 - best >= recipe["train"]["patience"] > 0 < curve[best][1],
         "sources": read_sources(recipe),
         "counts": [[_short(x) for x in column] for column in zip(*counts, strict=True)],
     }

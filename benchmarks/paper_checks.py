@@ -41,6 +41,16 @@ def check_cells(cells: Iterable[Cell], found: Results, model: str) -> None:
             )
 
 
+def check_finetuned(absent: Iterable[str], found: Results) -> None:
+    """Refuse to fine-tune a biLM anew for a task that has results with the former one."""
+    for task in absent:
+        if any(r.get("task") == task and r.get("column") == "finetuned" for r in found.values()):
+            raise SystemExit(
+                f"there are results with a biLM fine-tuned for {task}, which is not in --place: "
+                f"copy its folder finetuned/{task} there, remove these results, or {ADVICE}"
+            )
+
+
 def check_sources(found: Results) -> None:
     """Refuse runs of one column that read other data, word vectors or biLMs."""
     first: dict[tuple[str, str], dict[str, Any]] = {}

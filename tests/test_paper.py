@@ -442,6 +442,14 @@ def test_a_fine_tuned_model_is_made_where_it_is_not(paper, plan, monkeypatch, tm
     assert len(jobs) == 5
 
 
+def test_a_bilm_is_not_fine_tuned_anew_beside_results_with_the_former_one(paper, plan):
+    run_seeds(plan, "ner", "elmo", [50.0] * 5)
+    keep(plan, plan.runs("ner", "finetuned")[0], 50.0)
+    paper.check_finetuned(["snli"], plan.found)
+    with pytest.raises(SystemExit, match=r"fine-tuned for ner, which is not in --place: copy"):
+        paper.check_finetuned(["ner"], plan.found)
+
+
 def test_a_finished_training_is_read_whole(paper, tmp_path):
     lines = [{"step": n, "valid_f1": score} for n, score in enumerate([1.0, 3.0, 2.0, 2.5])]
     text = "".join(json.dumps(line) + "\n" for line in [*lines, {"step": 9, "loss": 1.0}])
@@ -457,6 +465,9 @@ def test_a_finished_training_is_read_whole(paper, tmp_path):
         (tmp_path / "recipe.json").write_text(json.dumps(recipe))
         result = paper.read_result(printed, tmp_path, "f1")
         assert result["converged"] is converged
+    lines = [{"step": n, "valid_f1": 0.0} for n in range(4)]  # it never learned, and ran to its end
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert paper.read_result(printed, tmp_path, "f1")["converged"] is False
     assert result["sources"] == {"glove": "12ab", "train data": "34", "dev data": "56"}
     assert result["curve"] == [[0, 1.0], [1, 3.0], [2, 2.0], [3, 2.5]]
     assert result["counts"] == [[1, 0], [2.5, 3]]
