@@ -72,7 +72,8 @@ class Cell(NamedTuple):
 
     def all_settings(self) -> list[str]:
         """Return every setting over the recipe, in the order in which they apply."""
-        task, column = TASKS[self.task]["settings"], PROTOCOL["columns"].get(self.column, [])
+        task = TASKS[self.task]["settings"]
+        column = PROTOCOL["column_settings"].get(self.column, [])
         seed = f"train.seed={self.seed}"
         return [*PROTOCOL["settings"], *task, *column, *self.settings, seed]
 
