@@ -75,7 +75,11 @@ def _launch(
     select: Select,
     directions: Sequence[int],
 ) -> Iterator["Batch"]:
-    """Run segments, as many at a time as the token budget allows; halve it if memory runs out."""
+    """Run segments, as many at a time as the token budget allows.
+
+    If memory runs out, halve the budget and the chunks: a chunk has the same buffers for one
+    sentence as for many.
+    """
     ends = np.concatenate([[0], np.cumsum(lengths)])
     num_tokens = ends + 2 * np.arange(len(ends))  # before each segment, boundary tokens included
     begin = 0
@@ -84,20 +88,25 @@ def _launch(
         end = max(begin + 1, int(np.searchsorted(num_tokens, most, side="right")) - 1)
         tokens = int(num_tokens[end] - num_tokens[begin])
         of_batch = words[ends[begin] : ends[end]]
+        is_one, batch = end - begin == 1, None
+        can_reduce = not is_one or runtime.can_shorten_chunks
         try:
             with runtime.exclusive(), runtime.device.inference():
                 batch = Batch(runtime, of_batch, lengths[begin:end], select, directions)
         except runtime.device.out_of_memory as error:
-            if end - begin == 1:
+            if not can_reduce:
                 raise DataError(
                     f"a sentence of {tokens} tokens does not fit into the memory of the GPU; split "
                     "it, or use device='cpu'"
                 ) from error
-            runtime.halve_token_budget(tokens)
+        if batch is None:  # not above: the error keeps the tensors of the batch alive
+            runtime.reduce_memory(runtime.token_budget if is_one else tokens // 2)
             _log.warning(
-                "out of memory with %d tokens at a time; continuing with %d",
+                "out of memory in a batch of %d tokens; continuing with %d at most, in chunks of "
+                "%d steps",
                 tokens,
                 runtime.token_budget,
+                runtime.limits.max_chunk_steps,
             )
             continue
         begin = end

@@ -66,9 +66,20 @@ class Runtime:
         """Return a lock for the use of CUDA graphs, whose outputs the next call overwrites."""
         return self._lock if self.device.type == "cuda" else nullcontext()
 
-    def halve_token_budget(self, tokens: int) -> None:
-        """Run half as many tokens at a time, after a GPU ran out of memory with `tokens`."""
-        self.token_budget = tokens // 2
+    @property
+    def can_shorten_chunks(self) -> bool:
+        """Whether chunks of a packed batch could have fewer steps."""
+        return self.limits.max_chunk_steps > self.limits.chunk_steps
+
+    def reduce_memory(self, token_budget: int) -> None:
+        """Use another budget and shorter chunks, after a GPU ran out of memory.
+
+        Chunks keep a multiple of `chunk_steps`, so no bit changes.
+        """
+        self.token_budget = token_budget
+        shortest = self.limits.chunk_steps
+        multiple = max(1, self.limits.max_chunk_steps // shortest // 2)
+        self.limits = self.limits._replace(max_chunk_steps=shortest * multiple)
         # dropping the CUDA graphs frees their memory
         self.runners = [self.device.capture(stack) for stack in self.stacks]
         self.device.free_memory()

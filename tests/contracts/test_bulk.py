@@ -1,6 +1,7 @@
 """In bulk, a sentence gets the same bits for any budget, order, batch and cache."""
 
 import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -263,3 +264,43 @@ def test_a_gpu_that_runs_out_of_memory_continues_with_smaller_batches(elmo, monk
     assert "continuing with" in caplog.text
     with pytest.raises(elmore.DataError, match="a sentence of 202 tokens does not fit"):
         bits(elmo, [["a"] * 200])
+
+
+def test_a_gpu_that_has_no_memory_for_long_chunks_continues_with_shorter_ones(elmo, monkeypatch):
+    """However few tokens run at a time, a chunk takes memory for all of its rows and steps."""
+    place, chunks = TorchDevice.place, []
+
+    def small(device, plan, chunk):
+        chunks.append(chunk)
+        if chunk > shortest:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return place(device, plan, chunk)
+
+    shortest = device.CPU.chunk_steps
+    monkeypatch.setattr(networks, "network_of", torch_device.torch_network)
+    texts = [["the", "bank"] * 5]
+    expected = bits(elmo, texts)
+    monkeypatch.setattr(device, "CPU", device.CPU._replace(max_chunk_steps=4 * shortest))
+    monkeypatch.setattr(TorchDevice, "place", small)
+    assert bits(elmo, texts) == expected
+    assert chunks == [4 * shortest, 2 * shortest, shortest]
+
+
+def test_what_a_batch_had_is_freed_before_memory_is_given_back(elmo, monkeypatch):
+    """The error refers to the frames of the batch; what they hold cannot be given back."""
+    run, held, alive = packed._run_packed, [], []
+
+    def small(runtime, known, text, *rest):
+        if len(text) > 100:
+            layers = np.empty(len(text))
+            held.append(weakref.ref(layers))
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return run(runtime, known, text, *rest)
+
+    monkeypatch.setattr(networks, "network_of", torch_device.torch_network)
+    monkeypatch.setattr(packed, "_run_packed", small)
+    free = lambda _: alive.extend(each() is not None for each in held)  # noqa: E731
+    monkeypatch.setattr(TorchDevice, "free_memory", free)
+    bits(elmo, [["the", "bank"] * 5] * 20)
+    assert alive
+    assert not any(alive)

@@ -1,0 +1,1 @@
+"""The model english-large: elmore.load("english-large")."""
