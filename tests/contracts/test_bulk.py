@@ -299,7 +299,10 @@ def test_what_a_batch_had_is_freed_before_memory_is_given_back(elmo, monkeypatch
 
     monkeypatch.setattr(networks, "network_of", torch_device.torch_network)
     monkeypatch.setattr(packed, "_run_packed", small)
-    free = lambda _: alive.extend(each() is not None for each in held)  # noqa: E731
+
+    def free(_):
+        alive.extend(each() is not None for each in held)
+
     monkeypatch.setattr(TorchDevice, "free_memory", free)
     bits(elmo, [["the", "bank"] * 5] * 20)
     assert alive
