@@ -16,6 +16,7 @@ from elmore.errors import DataError
 from elmore.lm.batches import Batch
 from elmore.model.bilm import BiLM
 from elmore.model.cuda_streams import run_in_streams
+from elmore.model.lstm.call import is_autocast
 from elmore.model.state import BACKWARD, FORWARD, BiLMState, LSTMState, stack_states
 from elmore.train.loop import State
 
@@ -46,6 +47,14 @@ class BiLMRunner:
         self, batch: Batch, state: State | None
     ) -> tuple[list[list[Float[Tensor, "B T D"]]], State]:
         """Return the layers of each direction, in its own order, and the final state."""
+        if not self._is_frozen():
+            return self._run(batch, state)
+        with torch.no_grad(), self._frozen_precision():
+            return self._run(batch, state)
+
+    def _run(
+        self, batch: Batch, state: State | None
+    ) -> tuple[list[list[Float[Tensor, "B T D"]]], State]:
         inputs = self._inputs(batch, state)
         run: Callable[..., Any] = self._module()
         captured = self._captured
@@ -60,18 +69,49 @@ class BiLMRunner:
         return self._module().encode_words(_word_tensors(batch))
 
     def capture_cuda_graph(self, batch: Batch) -> None:
-        """Capture a CUDA graph for batches of this shape, with gradients unless they are off.
+        """Capture a CUDA graph for batches of this shape, with gradients unless it is frozen.
 
         Launching the many small kernels takes the CPU longer than running them takes the GPU, and
         a graph runs both directions at the same time. The kernels are the same, and so are the
         results. Layers, state and gradients live in memory of the graph until the next batch, so
-        gradients cannot be accumulated over several batches.
+        gradients cannot be accumulated over several batches. Nothing is captured where a frozen
+        network runs by the definition, which reads masks on the CPU.
         """
+        if not self._is_frozen():
+            self._capture(batch)
+            return
+        with torch.no_grad(), self._frozen_precision():
+            if self.bilm.is_fast or not is_autocast(next(self.bilm.parameters()).device):
+                self._capture(batch)
+
+    def _capture(self, batch: Batch) -> None:
         inputs = tuple(each.clone() for each in self._inputs(batch, None))  # memory of its own
         _expect_gradients_from_another_stream()  # already the capture computes some
         with _capture_on(inputs[0].device):
             graph: Any = torch.cuda.make_graphed_callables(self._module(), inputs)
         self._captured = _Captured(graph, [each.shape for each in inputs], self.bilm.training)
+
+    def _is_frozen(self) -> bool:
+        """Return whether no weight is trained."""
+        return not any(weight.requires_grad for weight in self.bilm.parameters())
+
+    @contextlib.contextmanager
+    def _frozen_precision(self) -> Iterator[None]:
+        """Let frozen weights multiply in bf16 on a GPU where trained ones do.
+
+        Under autocast and in "exact" precision only the definition runs, which is slow.
+        """
+        device = next(self.bilm.parameters()).device
+        lowers = device.type == "cuda" and is_autocast(device)
+        layers = [*self.bilm.lstm_layers] if lowers else []
+        before = [layer.precision for layer in layers]
+        for layer in layers:
+            layer.precision = "fast"
+        try:
+            yield
+        finally:
+            for layer, precision in zip(layers, before, strict=True):
+                layer.precision = precision
 
     def _module(self) -> "_BiLMForward":
         return _BiLMForward(self.bilm, self._lowest_layer)

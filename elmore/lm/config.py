@@ -21,12 +21,18 @@ class DistillationConfig:
     """Name or folder of a model whose LSTM layers are extra targets; none: no teacher."""
     weight: float = 1.0
     """Factor of their loss: the squared error of a layer relative to its squared norm."""
+    soft_targets: float = 0.0
+    """Share of the loss of a word that is the cross-entropy to the teacher's predictions."""
 
     def __post_init__(self) -> None:
         if self.teacher == "":
             raise ConfigError("distillation.teacher is empty; name a model, or none for no teacher")
         if self.weight <= 0:
             raise ConfigError(f"distillation.weight must be above 0, found {self.weight}")
+        if not 0 <= self.soft_targets <= 1:
+            raise ConfigError(
+                f"distillation.soft_targets must be from 0 to 1, found {self.soft_targets}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +44,19 @@ class PretrainConfig:
     distillation: DistillationConfig = field(default_factory=DistillationConfig)
     stream: StreamConfig = field(default_factory=StreamConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    freeze_bilm: bool = False
+    """Train the softmax alone, for the biLM of another model (`--init`)."""
     card: Card = field(default_factory=Card)
     """For the model card: language, licence, data."""
+
+    def __post_init__(self) -> None:
+        if self.distillation.soft_targets and self.softmax.kind == "adaptive":
+            raise ConfigError(
+                "distillation.soft_targets needs logits of the same words as the teacher's, which "
+                "an adaptive softmax does not have; set softmax.kind to sampled or full"
+            )
+        if self.freeze_bilm and self.distillation.teacher is not None:
+            raise ConfigError("freeze_bilm leaves nothing to teach; set distillation.teacher=none")
 
 
 @dataclass(frozen=True, kw_only=True)

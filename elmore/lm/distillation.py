@@ -1,11 +1,12 @@
-"""Knowledge distillation: the LSTM layers of a larger biLM as extra targets of a smaller one.
+"""Knowledge distillation: a larger biLM teaches a smaller one its LSTM layers and its predictions.
 
-    loss = sum over positions of |W s + b - t|^2 / |t|^2      mean over the directions and layers
+    loss of layers = sum over positions of |W s + b - t|^2 / |t|^2    mean over directions, layers
 
 s is the output of a layer of the student at a position and t that of the teacher, whose layers are
 wider; W and b are learned for each layer of each direction. It is 0 if the layers of the student
 determine those of the teacher, and 1 if W s + b is always 0. The sum has a term for each position,
-so how rows are divided into batches and processes makes no difference.
+so how rows are divided into batches and processes makes no difference. With soft targets a share of
+the loss of a word is the cross-entropy to the probabilities that the teacher gives to all words.
 
 Shapes: B rows, T tokens, X width of one direction of the student, D that of the teacher.
 """
@@ -21,12 +22,14 @@ from torch import Tensor, nn
 from elmore.errors import ConfigError, WeightsError
 from elmore.lm.batches import Batch
 from elmore.lm.bilm_runner import BiLMRunner
+from elmore.lm.config import DistillationConfig, PretrainConfig
 from elmore.lm.language_model import LanguageModel
+from elmore.lm.scoring import check_softmax_file
 from elmore.model.bilm import BiLM
-from elmore.model.config import BiLMConfig
-from elmore.model.lstm.call import is_autocast
+from elmore.model.soft_targets import soft_target_excess
 from elmore.model.softmax import AdaptiveSoftmax, Softmax
 from elmore.text.characters import Alphabet, ByteAlphabet
+from elmore.text.vocabulary import Vocabulary
 from elmore.train.loop import State, StepOutput
 from elmore.weights import pretrained
 from elmore.weights.bundle import Bundle
@@ -45,12 +48,17 @@ class DistilledLanguageModel(LanguageModel):
     Args:
         bilm: The network of the student.
         softmax: The softmax of the student.
-        teacher: A network that reads the same words and has as many LSTM layers.
-        weight: Factor of the auxiliary loss.
+        teacher: A model that reads the same words and has as many LSTM layers. If it has a softmax,
+            that is over the same words, and gives the soft targets.
+        config: The settings.
     """
 
     def __init__(
-        self, bilm: BiLM, softmax: Softmax | AdaptiveSoftmax, teacher: BiLM, weight: float
+        self,
+        bilm: BiLM,
+        softmax: Softmax | AdaptiveSoftmax,
+        teacher: Bundle,
+        config: DistillationConfig,
     ) -> None:
         super().__init__(bilm, softmax)
         width, teacher_width = bilm.config.lstm.output_dim, teacher.config.lstm.output_dim
@@ -58,46 +66,61 @@ class DistilledLanguageModel(LanguageModel):
         self.layer_maps = nn.ModuleList(nn.Linear(width, teacher_width) for _ in range(num_maps))
         for weights in self.layer_maps.parameters():  # so that it begins at 1 for every teacher
             nn.init.zeros_(weights)
-        self._weight = weight
+        self._config = config
         self._runner = BiLMRunner(bilm, lowest_layer=0)
-        self._teacher = BiLMRunner(teacher.eval().requires_grad_(False), lowest_layer=0)
+        # torch takes no module in a tuple for a part of this one
+        self._frozen = tuple(filter(None, (teacher.model, teacher.softmax)))
+        for module in self._frozen:
+            module.eval().requires_grad_(False)
+        self._teacher = BiLMRunner(teacher.model, lowest_layer=0)
+        self._teacher_softmax = self._frozen[1:]
 
     def forward(self, batch: Batch, state: State | None) -> StepOutput:
         """Return the training loss, and as the auxiliary loss that of the distillation."""
         own_state, teacher_state = _split_state(state)
         layers, own_state = self._runner.run(batch, own_state)
-        targets, teacher_state = self._run_teacher(batch, teacher_state)
+        targets, teacher_state = self._teacher.run(batch, teacher_state)
         state = own_state | {f"{_PREFIX}{name}": part for name, part in teacher_state.items()}
-        output = self.prediction_loss([outputs[-1] for outputs in layers], batch, state)
-        return output._replace(auxiliary_loss=self._weight * self._distill(layers, targets))
+        top, teacher_top = ([outputs[-1] for outputs in both] for both in (layers, targets))
+        auxiliary_loss = self._config.weight * self._distill(layers, targets)
+        if not self._teacher_softmax:
+            output = self.prediction_loss(top, batch, state)
+            return output._replace(auxiliary_loss=auxiliary_loss)
+        loss, excess = self._losses_of_words(top, teacher_top, batch)
+        count = torch.full((), batch.targets[0].numel(), device=batch.targets.device)
+        auxiliary_loss = auxiliary_loss + self._config.soft_targets * excess
+        return StepOutput(loss, count, state, auxiliary_loss)
+
+    def _losses_of_words(
+        self,
+        directions: Sequence[Float[Tensor, "B T X"]],
+        teacher_directions: Sequence[Float[Tensor, "B T D"]],
+        batch: Batch,
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+        """Return the loss of the words, and by how much that of soft targets exceeds it."""
+        (teacher_softmax,) = self._teacher_softmax
+        assert isinstance(self.softmax, Softmax)
+        chunk, sums = self.softmax.config.chunk, []
+        for states, teacher_states, targets, seed in zip(
+            directions, teacher_directions, batch.targets, batch.seeds, strict=True
+        ):
+            flat_targets = targets.flatten()
+            candidates = self.softmax.candidates(flat_targets, seed)
+            own = self.softmax.logit_parts(
+                self.bilm.dropout(states).flatten(0, 1), flat_targets, candidates
+            )
+            with torch.no_grad():
+                flat = teacher_states.flatten(0, 1)
+                theirs = teacher_softmax.logit_parts(flat, flat_targets, candidates)
+            excess = soft_target_excess(own, theirs, chunk=chunk)
+            sums.append(torch.stack([own.nll(chunk).sum(), excess.sum()]))
+        loss, excess = torch.stack(sums).sum(dim=0) / 2
+        return loss, excess
 
     def capture_cuda_graph(self, batch: Batch) -> None:
-        """Capture student and teacher, each as a CUDA graph, for batches of this shape.
-
-        The teacher is not captured where it runs by the definition, which reads masks on the CPU.
-        """
+        """Capture student and teacher, each as a CUDA graph, for batches of this shape."""
         super().capture_cuda_graph(batch)
-        self._set_teacher_precision()
-        teacher = self._teacher.bilm
-        if teacher.is_fast or not is_autocast(next(teacher.parameters()).device):
-            with torch.no_grad():
-                self._teacher.capture_cuda_graph(batch)
-
-    @torch.no_grad()
-    def _run_teacher(
-        self, batch: Batch, state: State | None
-    ) -> tuple[list[list[Float[Tensor, "B T D"]]], State]:
-        self._set_teacher_precision()
-        return self._teacher.run(batch, state)
-
-    def _set_teacher_precision(self) -> None:
-        """Let the teacher multiply in bf16 on a GPU where the student does.
-
-        Under autocast and in "exact" precision only the definition runs, which is slow.
-        """
-        device = next(self._teacher.bilm.parameters()).device
-        for layer in self._teacher.bilm.lstm_layers:
-            layer.precision = "fast" if device.type == "cuda" and is_autocast(device) else "exact"
+        self._teacher.capture_cuda_graph(batch)
 
     def _distill(
         self,
@@ -110,7 +133,8 @@ class DistilledLanguageModel(LanguageModel):
         return torch.stack(errors).mean()
 
     def _apply(self, fn: Callable, recurse: bool = True) -> "DistilledLanguageModel":
-        self._teacher.bilm._apply(fn)
+        for module in self._frozen:
+            module._apply(fn)
         return super()._apply(fn, recurse)
 
 
@@ -124,17 +148,18 @@ def relative_errors(
     return (predicted - target).square().mean(dim=2) / mean_square
 
 
-def load_teacher(source: str, config: BiLMConfig, alphabet: Alphabet) -> Bundle:
-    """Load the teacher of a student with this config and alphabet.
+def load_teacher(recipe: PretrainConfig, alphabet: Alphabet, vocabulary: Vocabulary) -> Bundle:
+    """Load the teacher of a recipe, with its softmax if that gives soft targets.
 
     Args:
-        source: A name or a path, as for `elmore.load`.
-        config: The network of the student.
+        recipe: The recipe of the student.
         alphabet: The alphabet of the student.
+        vocabulary: The words that the student predicts.
 
     Raises:
         ConfigError: There is no such model, or it cannot teach such a student.
     """
+    source = recipe.distillation.teacher or ""
     try:
         bundle = pretrained.load(source)
     except WeightsError as error:
@@ -145,13 +170,27 @@ def load_teacher(source: str, config: BiLMConfig, alphabet: Alphabet) -> Bundle:
             f"distillation.teacher: {source} reads {reads}, the model of the recipe {expected}; "
             "both must read bytes, up to the same number (model.characters.max_characters)"
         )
-    layers, needed = bundle.config.lstm.num_layers, config.lstm.num_layers
+    layers, needed = bundle.config.lstm.num_layers, recipe.model.lstm.num_layers
     if layers != needed:
         raise ConfigError(
             f"distillation.teacher: lstm.num_layers is {layers} in {source} and {needed} in the "
             "recipe; they must be equal: change the recipe, or choose another teacher"
         )
-    return replace(bundle, softmax=None)  # it is large, and a teacher predicts no words
+    if not recipe.distillation.soft_targets:
+        return replace(bundle, softmax=None)  # it is large
+    check_softmax_file(bundle)
+    if not isinstance(bundle.softmax, Softmax):
+        what = "no softmax" if bundle.softmax is None else "an adaptive softmax"
+        raise ConfigError(
+            f"distillation.soft_targets: {source} has {what}; choose a teacher with a full one, or "
+            "set it to 0"
+        )
+    if bundle.vocabulary != vocabulary:
+        raise ConfigError(
+            f"distillation.soft_targets: {source} predicts other words than those of the text; "
+            f"prepare the text with its vocabulary (elmore prepare --vocabulary), or set it to 0"
+        )
+    return bundle
 
 
 def _describe(alphabet: Alphabet) -> str:

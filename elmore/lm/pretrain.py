@@ -26,6 +26,7 @@ from elmore.lm.trainable import LMTrainable
 from elmore.model import softmax as softmaxes
 from elmore.model.bilm import BiLM
 from elmore.model.softmax import AdaptiveSoftmax, Softmax
+from elmore.model.softmax_conversion import copy_adaptive_softmax, copy_full_softmax
 from elmore.text.characters import Alphabet, ByteAlphabet, WordAlphabet
 from elmore.text.vocabulary import Vocabulary
 from elmore.train import precision
@@ -63,6 +64,11 @@ def pretrain(
             resume.
         DataError: The corpus or the run folder cannot be used.
     """
+    if recipe.freeze_bilm and not init:
+        raise ConfigError(
+            "freeze_bilm trains the softmax of a biLM that is there already; name its model "
+            "(--init), or set freeze_bilm=false"
+        )
     with init_distributed(device) as (dist_env, own_device):
         corpus = open_verified_corpus(shards, dist_env)
         alphabet = build_alphabet(recipe, corpus.vocabulary)
@@ -108,7 +114,7 @@ def _build_and_describe(
     to it would keep its memory until the training ends.
     """
     initial, parent = _load_parent(init, out, resume=resume)
-    teacher, teacher_facts = _load_teacher(recipe, alphabet)
+    teacher, teacher_facts = _load_teacher(recipe, alphabet, vocabulary)
     return build_model(recipe, vocabulary, initial, teacher), parent, teacher_facts
 
 
@@ -136,13 +142,13 @@ def _load_parent(
 
 
 def _load_teacher(
-    recipe: PretrainConfig, alphabet: Alphabet
+    recipe: PretrainConfig, alphabet: Alphabet, vocabulary: Vocabulary
 ) -> tuple[Bundle | None, ParentModel | None]:
     """Load the teacher of a distillation and describe it; None for both without one."""
     source = recipe.distillation.teacher
     if source is None:
         return None, None
-    bundle = load_teacher(source, recipe.model, alphabet)
+    bundle = load_teacher(recipe, alphabet, vocabulary)
     return bundle, describe_parent(bundle, [source])
 
 
@@ -212,12 +218,13 @@ def train_lm(
 def _can_capture_graph(trainable: LMTrainable, settings: TrainConfig) -> bool:
     """Return whether training may run as a CUDA graph.
 
-    Frozen weights have no backward pass to capture, DDP has hooks there, and some deterministic
-    kernels cannot be captured.
+    Weights of which some are frozen have no whole backward pass to capture, DDP has hooks there,
+    and some deterministic kernels cannot be captured.
     """
-    all_trained = all(weight.requires_grad for weight in trainable.module.bilm.parameters())
+    weights = trainable.module.bilm.parameters()
+    all_or_none = len({weight.requires_grad for weight in weights}) == 1
     one_batch = settings.grad_accum_steps == 1 and trainable.dist_env.world_size == 1
-    return all_trained and one_batch and not settings.deterministic
+    return all_or_none and one_batch and not settings.deterministic
 
 
 def build_alphabet(recipe: PretrainConfig, vocabulary: Vocabulary) -> Alphabet:
@@ -253,15 +260,17 @@ def build_model(
     if initial is not None:
         _copy_weights(model, vocabulary, initial)
     if teacher is not None:
-        weight = recipe.distillation.weight
-        return DistilledLanguageModel(model.bilm, model.softmax, teacher.model, weight)
+        return DistilledLanguageModel(model.bilm, model.softmax, teacher, recipe.distillation)
+    if recipe.freeze_bilm:
+        model.bilm.requires_grad_(requires_grad=False)
     return model
 
 
 def _copy_weights(model: LanguageModel, vocabulary: Vocabulary, bundle: Bundle) -> None:
     """Copy the weights of another model, and of its softmax the words that both have.
 
-    An adaptive softmax is copied only if both have the same vocabulary and cutoffs.
+    An adaptive softmax is copied only if both have the same vocabulary and cutoffs. With the same
+    vocabulary an adaptive softmax is approximated from a full one, and a full from an adaptive.
     """
     ours, theirs = config.as_dict(model.bilm.config), config.as_dict(bundle.config)
     differing = [key for key in ours if ours[key] != theirs[key] and key != "dropout"]
@@ -287,24 +296,34 @@ def _copy_softmax(
     new: Softmax | AdaptiveSoftmax, vocabulary: Vocabulary, bundle: Bundle
 ) -> str | None:
     """Copy the softmax of another model; return why it cannot be copied."""
-    old = bundle.softmax
+    old: Softmax | AdaptiveSoftmax | None = bundle.softmax
     if old is None or bundle.vocabulary is None:
         return "that model has none"
-    if isinstance(old, AdaptiveSoftmax) and isinstance(new, AdaptiveSoftmax):
-        # the place of a word there depends on its rank, so only equal vocabularies can share it
-        if bundle.vocabulary != vocabulary:
-            return "an adaptive one can be copied only with the same vocabulary"
+    if isinstance(old, Softmax) and isinstance(new, Softmax):
+        _copy_words(new, vocabulary, old, bundle.vocabulary)
+        return None
+    # the place of a word in an adaptive one depends on its rank
+    if bundle.vocabulary != vocabulary:
+        return "an adaptive one can be copied only with the same vocabulary"
+    if isinstance(old, Softmax) and isinstance(new, AdaptiveSoftmax):
+        copy_full_softmax(new, old)
+    elif isinstance(old, AdaptiveSoftmax) and isinstance(new, Softmax):
+        copy_adaptive_softmax(new, old)
+    elif isinstance(old, AdaptiveSoftmax) and isinstance(new, AdaptiveSoftmax):
         if old.cutoffs != new.cutoffs:
             return f"that model has the cutoffs {old.cutoffs}, the recipe {new.cutoffs}"
         new.load_state_dict(old.state_dict())
-        return None
-    if not (isinstance(old, Softmax) and isinstance(new, Softmax)):
-        return "only one of the two models has an adaptive softmax"
-    shared = [word for word in vocabulary.words if word in bundle.vocabulary]
+    return None
+
+
+def _copy_words(
+    new: Softmax, vocabulary: Vocabulary, old: Softmax, old_vocabulary: Vocabulary
+) -> None:
+    """Copy the words that both softmaxes have."""
+    shared = [word for word in vocabulary.words if word in old_vocabulary]
     new_ids, old_ids = (
-        torch.from_numpy(words.ids(shared)) for words in (vocabulary, bundle.vocabulary)
+        torch.from_numpy(words.ids(shared)) for words in (vocabulary, old_vocabulary)
     )
     with torch.no_grad():
         new.weight[new_ids] = old.weight[old_ids]
         new.bias[new_ids] = old.bias[old_ids]
-    return None

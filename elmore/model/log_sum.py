@@ -36,14 +36,22 @@ def log_sum_others(
     Where every word is the target the sum is empty and its log is -inf. Under autocast the matrix
     products are in its precision and everything else in float32.
     """
-    dtype = torch.promote_types(states.dtype, rows.dtype)
     device = states.device.type
-    if device == "cpu":
-        chunk = min(chunk, _CPU_CHUNK)
-    if dtype == torch.float32 and torch.is_autocast_enabled(device):
-        dtype = torch.get_autocast_dtype(device)
+    dtype, chunk = product_dtype(states, rows), tile_size(device, chunk)
     with torch.autocast(device, enabled=False):  # from here on every type is explicit
         return _LogSumOthers.apply(states, rows, offsets, words, targets.contiguous(), dtype, chunk)
+
+
+def product_dtype(states: Float[Tensor, "M D"], rows: Float[Tensor, "n D"]) -> torch.dtype:
+    """Return the precision of their products: under autocast its own, else theirs."""
+    dtype, device = torch.promote_types(states.dtype, rows.dtype), states.device.type
+    is_low = dtype == torch.float32 and torch.is_autocast_enabled(device)
+    return torch.get_autocast_dtype(device) if is_low else dtype
+
+
+def tile_size(device: str, chunk: int) -> int:
+    """Return how many logits a tile has at most."""
+    return min(chunk, _CPU_CHUNK) if device == "cpu" else chunk
 
 
 class _LogSumOthers(torch.autograd.Function):
@@ -62,14 +70,14 @@ class _LogSumOthers(torch.autograd.Function):
     ) -> Float[Tensor, " M"]:
         ctx.num_words = len(rows)
         if states.is_cuda:
-            rows, offsets, words = _pad_words(rows, offsets, words)
-        positions, columns = ctx.tiles = _tiles(len(states), len(rows), chunk)
+            rows, offsets, words = pad_words(rows, offsets, words)
+        positions, columns = ctx.tiles = cut_tiles(len(states), len(rows), chunk)
         low = states.to(dtype)
         sums = []
         for column in columns:
             few, offset, word = rows[column].to(dtype), offsets[column], words[column]
             parts = [
-                softmax_kernels.log_sum(_product(low[at], few.T), offset, word, targets[at])
+                softmax_kernels.log_sum(multiply(low[at], few.T), offset, word, targets[at])
                 for at in positions
             ]
             sums.append(torch.cat(parts))
@@ -100,14 +108,14 @@ class _LogSumOthers(torch.autograd.Function):
             few, offset, word = rows[column].to(dtype), offsets[column], words[column]
             for at in positions:
                 probs = softmax_kernels.probabilities(
-                    _product(low[at], few.T), offset, word, targets[at], total[at], dtype
+                    multiply(low[at], few.T), offset, word, targets[at], total[at], dtype
                 )
                 if states_grad is not None:
-                    states_grad[at] += _product(probs, few)
+                    states_grad[at] += multiply(probs, few)
                 if rows_grad is not None:
-                    rows_grad[column] += _product(probs.T, scaled_states[at])
+                    rows_grad[column] += multiply(probs.T, scaled_states[at])
                 if offsets_grad is not None:
-                    offsets_grad[column] += _product(probs.T, scale[at]).squeeze(1)
+                    offsets_grad[column] += multiply(probs.T, scale[at]).squeeze(1)
         if states_grad is not None:
             states_grad = states_grad.mul_(grad[:, None]).to(states.dtype)
         if rows_grad is not None:
@@ -117,7 +125,7 @@ class _LogSumOthers(torch.autograd.Function):
         return states_grad, rows_grad, offsets_grad, None, None, None, None
 
 
-def _pad_words(
+def pad_words(
     rows: Float[Tensor, "n D"], offsets: Float[Tensor, " n"], words: Int[Tensor, " n"]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Pad to a multiple of `_MULTIPLE` with words of probability zero."""
@@ -131,7 +139,7 @@ def _pad_words(
     )
 
 
-def _product(left: Float[Tensor, "m k"], right: Float[Tensor, "k l"]) -> Float[Tensor, "m l"]:
+def multiply(left: Float[Tensor, "m k"], right: Float[Tensor, "k l"]) -> Float[Tensor, "m l"]:
     """Multiply in the precision of the factors; the result is in float32 at least."""
     wide = torch.promote_types(left.dtype, torch.float32)
     if wide != left.dtype and left.is_cuda:
@@ -139,7 +147,7 @@ def _product(left: Float[Tensor, "m k"], right: Float[Tensor, "k l"]) -> Float[T
     return (left @ right).to(wide)
 
 
-def _tiles(num_positions: int, num_words: int, chunk: int) -> tuple[list[slice], list[slice]]:
+def cut_tiles(num_positions: int, num_words: int, chunk: int) -> tuple[list[slice], list[slice]]:
     """Split positions and words into tiles of at most `chunk` logits, as square as possible."""
     height = max(1, min(num_positions, math.isqrt(chunk)))
     width = min(num_words, chunk // height)

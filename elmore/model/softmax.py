@@ -15,6 +15,7 @@ Shapes: M positions, D width, V words, n words summed over.
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -30,6 +31,33 @@ from elmore.model.weight_shapes import check_softmax, tail_cutoffs, tail_width
 
 Rare = tuple[Int[Tensor, " _"], ...]
 """For each tail of an adaptive softmax, the positions whose target is one of its words."""
+
+
+class Candidates(NamedTuple):
+    """The words of a sum, and what is added to the logits of these words and of the targets."""
+
+    words: Int[Tensor, " n"]
+    corrections: Float[Tensor, " n"]
+    own_corrections: Float[Tensor, " M"] | None = None
+
+
+class LogitParts(NamedTuple):
+    """The logits of the targets, and what those of n candidates are made of, tile by tile."""
+
+    own: Float[Tensor, " M"]
+    states: Float[Tensor, "M D"]
+    rows: Float[Tensor, "n D"]
+    offsets: Float[Tensor, " n"]
+    words: Int[Tensor, " n"]
+    targets: Int[Tensor, " M"]
+
+    def log_sum_others(self, chunk: int) -> Float[Tensor, " M"]:
+        """Return the log of the sum over the candidates that are not the target."""
+        return log_sum_others(*self[1:], chunk=chunk)
+
+    def nll(self, chunk: int) -> Float[Tensor, " M"]:
+        """Return the negative log-likelihood of each target."""
+        return -functional.logsigmoid(self.own - self.log_sum_others(chunk))
 
 
 class Softmax(nn.Module):
@@ -68,28 +96,36 @@ class Softmax(nn.Module):
         del rare
         if self.config.kind != "sampled":
             return self.nll(states, targets)
+        return self.loss_against(states, targets, self.candidates(targets, seed))
+
+    def loss_against(
+        self, states: Float[Tensor, "M D"], targets: Int[Tensor, " M"], candidates: Candidates
+    ) -> Float[Tensor, " M"]:
+        """Return the loss against these words."""
+        return self.logit_parts(states, targets, candidates).nll(self.config.chunk)
+
+    def candidates(self, targets: Int[Tensor, " M"], seed: int) -> Candidates:
+        """Return the words that the targets are compared with: those drawn, or all."""
         num_samples, num_words = self.config.num_samples, self.num_words
-        generator = torch.Generator(states.device).manual_seed(seed)
+        if self.config.kind != "sampled":
+            words = torch.arange(num_words, device=targets.device)
+            return Candidates(words, torch.zeros(num_words, device=targets.device))
+        generator = torch.Generator(targets.device).manual_seed(seed)
         if not self.config.unique:
             words, num_draws = sampling.draw(num_samples, num_words, generator)
             counts = sampling.expected_counts(words, num_words, num_draws)
-            return self.loss_against(states, targets, words, -counts.log())
+            return Candidates(words, -counts.log())
         words, num_draws = sampling.draw_unique(num_samples, num_words, generator)
         counts = sampling.expected_unique(torch.cat([words, targets]), num_words, num_draws)
-        corrections, own = (-counts.log()).split([len(words), len(targets)])
-        return self.loss_against(states, targets, words, corrections, own)
+        return Candidates(words, *(-counts.log()).split([len(words), len(targets)]))
 
-    def loss_against(
-        self,
-        states: Float[Tensor, "M D"],
-        targets: Int[Tensor, " M"],
-        words: Int[Tensor, " n"],
-        corrections: Float[Tensor, " n"],
-        own_corrections: Float[Tensor, " M"] | None = None,
-    ) -> Float[Tensor, " M"]:
-        """Return the loss against these words; corrections are added to the logits."""
+    def logit_parts(
+        self, states: Float[Tensor, "M D"], targets: Int[Tensor, " M"], candidates: Candidates
+    ) -> LogitParts:
+        """Return the logits of the targets, and what those of the candidates are made of."""
         self._packed.clear()  # a fused optimizer may step next, which does not raise `_version`
         # One `index_select`: backward then allocates one dense gradient, and fills it by index_add.
+        words, corrections, own_corrections = candidates
         chosen = torch.cat([words, targets])
         sizes = [len(words), len(targets)]
         rows, own_rows = self.weight.index_select(0, chosen).split(sizes)
@@ -97,9 +133,7 @@ class Softmax(nn.Module):
         own = (states * own_rows).sum(dim=1) + own_biases
         if own_corrections is not None:
             own = own + own_corrections.to(own.dtype)
-        offsets = biases + corrections.to(biases.dtype)
-        log_sum = log_sum_others(states, rows, offsets, words, targets, chunk=self.config.chunk)
-        return -functional.logsigmoid(own - log_sum)
+        return LogitParts(own, states, rows, biases + corrections.to(biases.dtype), words, targets)
 
     def nll(self, states: Float[Tensor, "M D"], targets: Int[Tensor, " M"]) -> Float[Tensor, " M"]:
         """Return the exact negative log-likelihood of each target, with gradients."""
@@ -109,10 +143,8 @@ class Softmax(nn.Module):
         own_rows, own_biases = (x.index_select(0, targets) for x in (self.weight, self.bias))
         own = (states * own_rows).sum(dim=1) + own_biases
         words = torch.arange(self.num_words, device=targets.device)
-        log_sum = log_sum_others(
-            states, self.weight, self.bias, words, targets, chunk=self.config.chunk
-        )
-        return -functional.logsigmoid(own - log_sum)
+        parts = LogitParts(own, states, self.weight, self.bias, words, targets)
+        return parts.nll(self.config.chunk)
 
     def _nll_no_grad(
         self, states: Float[Tensor, "M D"], targets: Int[Tensor, " M"]
@@ -167,12 +199,13 @@ class AdaptiveSoftmax(nn.Module):
         super().__init__()
         check_softmax(config, num_words)
         self.config = config
+        self.num_words = num_words
         self.cutoffs = tail_cutoffs(config, num_words)
         ends = (*self.cutoffs, num_words)
         self.num_frequent = ends[0]
         self.head = Softmax(config, self.num_frequent + len(self.cutoffs), dim)
         self.tails = nn.ModuleList(
-            _Tail(config, end - begin, dim, tail_width(dim, number))
+            Tail(config, end - begin, dim, tail_width(dim, number))
             for number, (begin, end) in enumerate(pairwise(ends))
         )
 
@@ -234,14 +267,14 @@ class AdaptiveSoftmax(nn.Module):
 
 
 def _pack_tail(tail: nn.Module, *, dynamic: bool) -> NativeTail | None:
-    assert isinstance(tail, _Tail)
+    assert isinstance(tail, Tail)
     softmax = tail.softmax.pack(dynamic=dynamic)
     if softmax is None:
         return None
     return NativeTail(native.pack(as_weight(tail.projection.weight), dynamic=dynamic), softmax)
 
 
-class _Tail(nn.Module):
+class Tail(nn.Module):
     """A softmax over rare words, in fewer dimensions."""
 
     def __init__(self, config: SoftmaxConfig, num_words: int, dim: int, width: int) -> None:

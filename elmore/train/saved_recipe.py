@@ -7,7 +7,7 @@ from typing import Any
 from elmore import atomic, config, strict_json
 from elmore.errors import ConfigError
 
-FORMAT = 9
+FORMAT = 10
 """Of recipe.json and of checkpoints; docs/formats.md says what each number added."""
 
 # A run may be resumed although its recipe lacks these keys, which came later.
@@ -32,6 +32,8 @@ def check_resumable(path: Path, new: dict[str, Any]) -> bool:
     after = _flatten({k: v for k, v in json.loads(json.dumps(new)).items() if k != _PARENT})
     for recipe in (before, after):  # earlier runs read every text in all streams
         recipe.setdefault("stream.min_batches", 0)
+        recipe.setdefault("distillation.soft_targets", 0.0)  # nor did they have these
+        recipe.setdefault("freeze_bilm", False)
     added = {k for k in after if k not in before and k.rpartition(".")[2] in _NEW_KEYS}
     keys = [k for k in {**before, **after} if before.get(k) != after.get(k) and k not in added]
     other = [k for k in keys if not _is_longer(k, before.get(k), after.get(k))]

@@ -10,6 +10,7 @@ import torch
 
 from elmore.corpus.stream import Direction, TBPTTBatch
 from elmore.lm.batches import BatchEncoder
+from elmore.lm.config import DistillationConfig
 from elmore.lm.distillation import DistilledLanguageModel
 from elmore.lm.language_model import LanguageModel
 from elmore.lm.pretrain import pretrain
@@ -17,8 +18,10 @@ from elmore.model.bilm import BiLM
 from elmore.model.config import BiLMConfig, CharCNNConfig, LSTMConfig
 from elmore.model.softmax import Softmax, SoftmaxConfig
 from elmore.text.characters import ByteAlphabet
+from elmore.text.vocabulary import Vocabulary
 from elmore.train.prefetch import to_device
 from elmore.weights import pretrained
+from elmore.weights.bundle import Bundle
 from elmore.weights.folder import save
 from tests.support import toy_corpus, toy_teacher
 
@@ -83,21 +86,23 @@ def losses_and_gradients(network: LanguageModel, bf16: bool) -> list[torch.Tenso
     return result
 
 
-def student(dropout: float, teacher: BiLM) -> DistilledLanguageModel:
+def student(dropout: float, teacher: Bundle) -> DistilledLanguageModel:
     """That model with a teacher, and maps to its layers that are not 0."""
     plain = model(dropout)
-    result = DistilledLanguageModel(plain.bilm, plain.softmax, teacher, 2.0)
+    settings = DistillationConfig(weight=2.0, soft_targets=0.5 if teacher.softmax else 0.0)
+    result = DistilledLanguageModel(plain.bilm, plain.softmax, teacher, settings)
     for weight in result.layer_maps.parameters():
         torch.nn.init.normal_(weight, std=0.1)
     return result.cuda().train()
 
 
-def load_teacher(folder: Path, storage: str) -> BiLM:
+def load_teacher(folder: Path, storage: str) -> Bundle:
     """A toy teacher as a file holds it; in int8, as large models are shared."""
-    bundle = pretrained.load(toy_teacher.save(folder / "float32", cell_dim=128, output_dim=32))
-    save(bundle, folder / "stored", storage=storage)
-    teacher = pretrained.load(folder / "stored").model
-    kinds = {buffer.dtype for buffer in teacher.buffers()}
+    words = Vocabulary(("<S>", "</S>", "<UNK>", *TYPES[3:]))  # as many as the student's
+    path = toy_teacher.save(folder / "float32", words, cell_dim=128, output_dim=32)
+    save(pretrained.load(path), folder / "stored", storage=storage)
+    teacher = pretrained.load(folder / "stored")
+    kinds = {buffer.dtype for buffer in teacher.model.buffers()}
     assert (torch.int8 in kinds) == (storage == "int8")
     return teacher
 
@@ -158,8 +163,6 @@ def test_a_student_and_its_teacher_train_in_two_graphs_as_eagerly(tmp_path, drop
     network = student(dropout, teacher)
     with torch.autocast("cuda", torch.bfloat16, enabled=bf16, cache_enabled=False):
         network.capture_cuda_graph(to_device(batches()[0], torch.device("cuda")))
-        with torch.no_grad():
-            assert teacher.is_fast == bf16
     replays = []
     for runner in (network._runner, network._teacher):
         captured = runner._captured
@@ -167,7 +170,8 @@ def test_a_student_and_its_teacher_train_in_two_graphs_as_eagerly(tmp_path, drop
         runner._captured = captured._replace(run=counted)
     played = losses_and_gradients(network, bf16)
     assert len(replays) == 2 * len(batches())
-    assert not any(weight.requires_grad for weight in teacher.parameters())
+    for frozen in (teacher.model, teacher.softmax):
+        assert not any(weight.requires_grad for weight in frozen.parameters())
     for one, other in zip(launched, played, strict=True):
         assert (one - other).norm() <= (1e-2 if bf16 else 1e-6) * one.norm()
 
@@ -180,12 +184,12 @@ def count_call(calls: list, run: Callable, *inputs: torch.Tensor) -> tuple:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device: pytest -m gpu")
 def test_on_a_gpu_a_teacher_in_bf16_says_nearly_what_it_says_in_float32():
-    teacher = toy_teacher.bilm()
+    teacher = Bundle(toy_teacher.bilm(), ByteAlphabet())
     batch = to_device(batches()[0], torch.device("cuda"))
     with torch.no_grad():
-        exact, _ = student(0.0, teacher)._run_teacher(batch, None)
+        exact, _ = student(0.0, teacher)._teacher.run(batch, None)
         with torch.autocast("cuda", torch.bfloat16):
-            rounded, _ = student(0.0, teacher)._run_teacher(batch, None)
+            rounded, _ = student(0.0, teacher)._teacher.run(batch, None)
     for direction in (0, 1):
         for one, other in zip(exact[direction], rounded[direction], strict=True):
             assert one.dtype == other.dtype == torch.float32

@@ -169,6 +169,64 @@ def test_the_gradient_of_every_weight_is_that_of_finite_differences(corpus):
         assert found == pytest.approx((ways[0] - ways[1]) / 2e-6, rel=2e-5, abs=2e-6), name
 
 
+def soft(corpus, share: float) -> tuple[DistilledLanguageModel, list]:
+    """Such a student whose teacher has a softmax, and two batches."""
+    settings = recipe("softmax.kind=full", f"distillation.soft_targets={share}")
+    teacher = toy_teacher.bilm()
+    softmax = toy_teacher.softmax(corpus.vocabulary, teacher.config.lstm.output_dim)
+    bundle = Bundle(teacher, ByteAlphabet(), corpus.vocabulary, softmax=softmax)
+    plain, batches = small(corpus)
+    model = build_model(settings, corpus.vocabulary, None, bundle).double()
+    assert isinstance(model, DistilledLanguageModel)
+    model.load_state_dict(plain.state_dict())
+    return model, batches
+
+
+def test_soft_targets_replace_a_share_of_the_loss_of_words(corpus):
+    """By the definition: the cross-entropy of two full softmaxes."""
+    plain, (batch, _) = small(corpus)
+    alone = plain(batch, None)
+    module, _ = soft(corpus, 0.25)
+    result = module(batch, None)
+    with torch.no_grad():
+        own, _ = module._runner.run(batch, None)
+        theirs, _ = module._teacher.run(batch, None)
+        crosses = []
+        for direction in (0, 1):
+            log_probs = module.softmax.log_probs(own[direction][-1].flatten(0, 1))
+            q = module._teacher_softmax[0].log_probs(theirs[direction][-1].flatten(0, 1)).exp()
+            crosses.append(-(q * log_probs).sum() / 2)
+    assert_close(result.loss, alone.loss)  # what is shown stays that of the words
+    assert_close(result.objective - alone.auxiliary_loss, 0.75 * alone.loss + 0.25 * sum(crosses))
+
+
+def test_the_gradient_of_soft_targets_is_that_of_finite_differences(corpus):
+    module, (batch, _) = soft(corpus, 0.6)
+    module(batch, None).objective.backward()
+    rng = np.random.RandomState(1)
+    for name, weight in module.named_parameters():
+        direction = torch.from_numpy(rng.standard_normal(tuple(weight.shape)))
+        ways = []
+        for step in (1e-6, -1e-6):
+            with torch.no_grad():
+                weight += step * direction
+                ways.append(module(batch, None).objective.item())
+                weight -= step * direction
+        assert weight.grad is not None, name
+        found = (weight.grad * direction).sum().item()
+        assert found == pytest.approx((ways[0] - ways[1]) / 2e-6, rel=2e-5, abs=2e-6), name
+
+
+def test_the_softmax_of_a_teacher_is_no_part_of_the_module_but_moves_with_it(corpus):
+    module, _ = soft(corpus, 0.5)
+    (frozen,) = module._teacher_softmax
+    assert {part.split(".")[0] for part in module.state_dict()} == {"bilm", "softmax", "layer_maps"}
+    assert not any(weight.requires_grad for weight in frozen.parameters())
+    assert {weight.dtype for weight in frozen.parameters()} == {torch.float64}
+    module.float()
+    assert {weight.dtype for weight in frozen.parameters()} == {torch.float32}
+
+
 def test_every_layer_of_the_student_and_every_map_has_a_gradient_and_the_teacher_none(corpus):
     module, (batch, _) = small(corpus)
     module(batch, None).auxiliary_loss.backward()
@@ -213,7 +271,7 @@ def test_a_teacher_that_only_the_definition_can_run_is_not_captured(
     def record(runner, batch):
         seen.append((runner.bilm, torch.is_grad_enabled()))
 
-    monkeypatch.setattr(BiLMRunner, "capture_cuda_graph", record)
+    monkeypatch.setattr(BiLMRunner, "_capture", record)
     module, (batch, _) = small(corpus)
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         module.capture_cuda_graph(batch)

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 import elmore
 from elmore import config
-from elmore.errors import ConfigError
+from elmore.errors import ConfigError, DataError
 from elmore.lm import evaluate as evaluation
 from elmore.lm.pretrain import pretrain
 from elmore.train import runs
@@ -95,13 +95,17 @@ def test_the_card_names_the_teacher_and_both_licences(run, teacher):
         "data": "no text",
         "sha256": model_digest(pretrained.load(teacher)),
     }
-    assert card.training["recipe"]["distillation"] == {"teacher": "Miss Toy", "weight": 1.0}
+    assert card.training["recipe"]["distillation"] == {
+        "teacher": "Miss Toy",
+        "weight": 1.0,
+        "soft_targets": 0.0,
+    }
     assert card.licence == "CC0-1.0 (Miss Toy); MIT (the training text)"
     assert card.source == "trained with elmore, distilled from Miss Toy"
     assert "distilled from Miss Toy" in (path / "best" / "README.md").read_text()
     recipe = config.read_json(path / "recipe.json")
-    assert (recipe["format"], runs.FORMAT) == (9, 9)
-    assert recipe["distillation"] == {"teacher": str(teacher), "weight": 1.0}
+    assert (recipe["format"], runs.FORMAT) == (10, 10)
+    assert recipe["distillation"] == {"teacher": str(teacher), "weight": 1.0, "soft_targets": 0.0}
     assert settings.distillation.teacher == str(teacher)
 
 
@@ -269,6 +273,8 @@ def test_a_model_that_cannot_teach_is_refused_before_anything_is_written(
         ("distillation.weight=-1", "distillation.weight must be above 0, found -1.0"),
         ("distillation.weight=much", "weight: expected float, found 'much'"),
         ('distillation.teacher=""', "distillation.teacher is empty; name a model, or none"),
+        ("distillation.soft_targets=1.5", "soft_targets must be from 0 to 1, found 1.5"),
+        ("distillation.soft_targets=-0.1", "soft_targets must be from 0 to 1, found -0.1"),
         ("distillation.teacher=3", "teacher: expected str, found 3"),
         ("distillation.pupil=me", "unknown key 'pupil'; known keys: teacher, weight"),
     ],
@@ -276,6 +282,54 @@ def test_a_model_that_cannot_teach_is_refused_before_anything_is_written(
 def test_impossible_settings_are_named(override, found):
     with pytest.raises(ConfigError, match=found):
         toy_corpus.recipe(override)
+
+
+def start(corpus, folder: Path, teacher: Path, *overrides: str) -> None:
+    """Begin a run with soft targets."""
+    settings = taught(teacher, "distillation.soft_targets=0.5", *overrides)
+    next(pretrain(settings, corpus.path, folder / "run", device="cpu"))
+
+
+def test_soft_targets_need_a_softmax_over_the_same_words(corpus, tmp_path):
+    other = toy_corpus.prepare_corpus(tmp_path, "other", ["two choirs come ."] * 20)
+    cases = {
+        "has no softmax": (toy_teacher.save(tmp_path / "bare"), ()),
+        "predicts other words than": (toy_teacher.save(tmp_path / "words", other.vocabulary), ()),
+        "an adaptive softmax does not": (tmp_path / "any", ("softmax.kind=adaptive",)),
+    }
+    for words, (source, overrides) in cases.items():
+        with pytest.raises(ConfigError, match=f"distillation.soft_targets.* {words}"):
+            start(corpus, tmp_path, source, *overrides)
+        assert not (tmp_path / "run").exists()
+    (tmp_path / "words" / "softmax.safetensors").unlink()
+    with pytest.raises(DataError, match=r"softmax\.safetensors beside"):
+        start(corpus, tmp_path, tmp_path / "words")
+
+
+def test_an_adaptive_softmax_of_a_teacher_gives_no_soft_targets(corpus, tmp_path):
+    settings = toy_corpus.recipe("train.steps=1", "softmax.kind=adaptive")
+    list(pretrain(settings, corpus.path, tmp_path / "teacher", device="cpu"))
+    settings = taught(tmp_path / "teacher", "distillation.soft_targets=0.5")
+    with pytest.raises(
+        ConfigError, match=r"distillation\.soft_targets: \S+ has an adaptive softmax"
+    ):
+        next(pretrain(settings, corpus.path, tmp_path / "run", device="cpu"))
+
+
+def test_a_run_with_soft_targets_is_resumed_bit_for_bit_and_with_no_other_share(corpus, tmp_path):
+    teacher = toy_teacher.save(tmp_path / "teacher", corpus.vocabulary)
+    settings = taught(teacher, "distillation.soft_targets=0.5", "card.name=Polly")
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    list(pretrain(settings, corpus.path, whole, device="cpu"))
+    shutil.copytree(whole, stopped)
+    Run(stopped).remove_checkpoint(24)
+    shutil.rmtree(stopped / "best")
+    for share in ("0", "0.6"):
+        other = taught(teacher, f"distillation.soft_targets={share}", "card.name=Polly")
+        with pytest.raises(ConfigError, match=r"distillation\.soft_targets 0\.5 -> "):
+            list(pretrain(other, corpus.path, stopped, resume=True, device="cpu"))
+    list(pretrain(settings, corpus.path, stopped, resume=True, device="cpu"))
+    assert files(stopped) == files(whole)
 
 
 def test_none_is_no_teacher():

@@ -3,7 +3,9 @@
 import json
 import math
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,8 +20,9 @@ from elmore.lm import evaluate as evaluation
 from elmore.lm.config import read_finetune_recipe, read_pretrain_recipe
 from elmore.lm.language_model import LanguageModel
 from elmore.lm.pretrain import build_model, pretrain
-from elmore.model.softmax import AdaptiveSoftmax
+from elmore.model.softmax import AdaptiveSoftmax, Softmax
 from elmore.train import optimizers, runs
+from elmore.train.fit import Report
 from elmore.train.runs import Run
 from elmore.weights import pretrained
 from tests.support import toy_corpus
@@ -303,8 +306,10 @@ def test_init_takes_an_adaptive_softmax_with_the_same_vocabulary_and_cutoffs(
     ("kinds", "sentence", "words"),
     [
         (("adaptive", "adaptive"), "two choirs come .", "only with the same vocabulary"),
-        (("adaptive", "full"), None, "only one of the two models has an adaptive softmax"),
-        (("full", "adaptive"), None, "only one of the two models has an adaptive softmax"),
+        (("adaptive", "full"), "two choirs come .", "only with the same vocabulary"),
+        (("full", "adaptive"), "two choirs come .", "only with the same vocabulary"),
+        (("adaptive", "full"), None, None),
+        (("full", "adaptive"), None, None),
         (("full", "sampled"), "two choirs come .", None),
         (("adaptive", "adaptive"), None, None),
     ],
@@ -321,6 +326,35 @@ def test_a_softmax_that_init_cannot_copy_is_logged_with_the_reason(
     assert (words in message) if words else not message
 
 
+@pytest.mark.parametrize("kind", ["adaptive", "full"])
+def test_a_frozen_bilm_gets_a_softmax_and_stays_as_it_is(run, corpus, tmp_path, kind):
+    path, _, _ = run
+    before = pretrained.load(path)
+    settings = toy_corpus.recipe("freeze_bilm=true", f"softmax.kind={kind}", "train.lr=0.05")
+    reports = list(pretrain(settings, corpus.path, tmp_path / "run", init=[path], device="cpu"))
+    after = pretrained.load(tmp_path / "run")
+    for name, weight in before.model.state_dict().items():
+        assert torch.equal(after.model.state_dict()[name], weight), name
+    scores = [report.scores["perplexity"] for report in reports if report.scores]
+    assert scores[-1] < scores[0]
+    assert type(after.softmax) is (AdaptiveSoftmax if kind == "adaptive" else Softmax)
+
+
+def frozen(corpus, path: Path, *overrides: str) -> Iterator[Report]:
+    settings = toy_corpus.recipe("freeze_bilm=true", *overrides)
+    yield from pretrain(settings, corpus.path, path, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [((), "--init"), (("distillation.teacher=any",), "leaves nothing to teach")],
+)
+def test_a_bilm_that_is_not_there_cannot_be_frozen(corpus, tmp_path, overrides, words):
+    with pytest.raises(ConfigError, match=words):
+        next(frozen(corpus, tmp_path / "run", *overrides))
+    assert not (tmp_path / "run").exists()
+
+
 def test_init_from_a_folder_without_its_softmax_is_refused(run, corpus, tmp_path):
     shutil.copytree(run[0], tmp_path / "copy")
     (tmp_path / "copy" / "best" / "softmax.safetensors").unlink()
@@ -332,8 +366,10 @@ def test_a_resumed_run_needs_its_initial_model_only_before_the_first_checkpoint(
     corpus, tmp_path, caplog
 ):
     old, settings = (
-        toy_corpus.recipe("train.steps=2", "train.save_every=1", f"softmax.kind={kind}")
-        for kind in ("full", "adaptive")
+        toy_corpus.recipe(
+            "train.steps=2", "train.save_every=1", "softmax.kind=adaptive", f"softmax.cutoffs={at}"
+        )
+        for at in ([3], [4])
     )
     init, out = tmp_path / "init", tmp_path / "run"
     list(pretrain(old, corpus.path, init, device="cpu"))

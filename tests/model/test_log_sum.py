@@ -61,9 +61,9 @@ def test_where_every_word_is_the_target_the_sum_is_empty():
 def test_words_that_are_added_for_evenness_are_never_counted():
     states, rows = torch.randn(7, 4), torch.randn(10, 4)
     offsets, words, targets = torch.randn(10), torch.arange(10), torch.arange(7)
-    padded = log_sum._pad_words(rows, offsets, words)
+    padded = log_sum.pad_words(rows, offsets, words)
     assert [len(each) for each in padded] == [64, 64, 64]
     plain = log_sum_others(states, rows, offsets, words, targets, chunk=1000)
     even = log_sum_others(states, *padded, targets, chunk=1000)
     assert_close(even, plain)
-    assert log_sum._pad_words(*padded)[0] is padded[0]
+    assert log_sum.pad_words(*padded)[0] is padded[0]

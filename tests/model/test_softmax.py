@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from elmore.errors import ConfigError
 from elmore.model import sampling
-from elmore.model.softmax import AdaptiveSoftmax, Softmax, SoftmaxConfig, build
+from elmore.model.softmax import AdaptiveSoftmax, Candidates, Softmax, SoftmaxConfig, build
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
 
@@ -68,7 +68,10 @@ def test_the_estimated_normalizer_has_the_full_one_as_its_mean(num_samples):
     mean = sum(
         chance
         * estimated_normalizer(
-            module.loss_against(states, targets, words, corrections), states, targets, module
+            module.loss_against(states, targets, Candidates(words, corrections)),
+            states,
+            targets,
+            module,
         )
         for words, corrections, chance in every_draw(5, num_samples)
     )
@@ -95,7 +98,7 @@ def test_the_bias_of_the_gradient_shrinks_with_every_draw():
     for num_samples in (1, 2, 3):
         mean = [torch.zeros_like(part) for part in exact]
         for words, corrections, chance in every_draw(5, num_samples):
-            loss = module.loss_against(states, targets, words, corrections)
+            loss = module.loss_against(states, targets, Candidates(words, corrections))
             for total, part in zip(mean, gradients(loss, states, module), strict=True):
                 total += chance * part
         biases.append(distance(mean, exact))
@@ -130,7 +133,7 @@ def test_sampling_every_other_word_once_is_the_full_softmax():
         wanted = torch.full_like(targets, target)
         logits = states @ module.weight.T + module.bias
         expected = functional.cross_entropy(logits, wanted, reduction="none")
-        result = module.loss_against(states, wanted, others, torch.zeros(11))
+        result = module.loss_against(states, wanted, Candidates(others, torch.zeros(11)))
         assert_close(result, expected, **EXACT)
         assert_close(
             gradients(result, states, module), gradients(expected, states, module), **EXACT
@@ -141,10 +144,10 @@ def test_draws_that_hit_the_target_never_count():
     module, (states, _) = softmax(), batch()
     targets = torch.full((7,), 3)
     words, corrections = torch.tensor([1, 5, 5, 0]), torch.tensor([0.5, -1.0, -1.0, 2.0])
-    expected = module.loss_against(states, targets, words, corrections)
+    expected = module.loss_against(states, targets, Candidates(words, corrections))
     hit = torch.tensor([1, 3, 5, 3, 5, 0, 3])
     more = torch.tensor([0.5, 9.0, -1.0, 0.0, -1.0, 2.0, 50.0])
-    result = module.loss_against(states, targets, hit, more)
+    result = module.loss_against(states, targets, Candidates(hit, more))
     assert_close(result, expected, **EXACT)
     assert_close(gradients(result, states, module), gradients(expected, states, module), **EXACT)
 
@@ -152,7 +155,7 @@ def test_draws_that_hit_the_target_never_count():
 def test_sampling_only_the_target_has_no_loss_and_no_gradient():
     module, (states, _) = softmax(), batch()
     targets = torch.full((7,), 3)
-    result = module.loss_against(states, targets, torch.tensor([3, 3]), torch.zeros(2))
+    result = module.loss_against(states, targets, Candidates(torch.tensor([3, 3]), torch.zeros(2)))
     assert_close(result, torch.zeros_like(result))
     for part in gradients(result, states, module):
         assert_close(part, torch.zeros_like(part))
@@ -439,7 +442,9 @@ def test_a_gpu_computes_what_a_cpu_computes(kind):
         )
         loss = module.nll(x, y)
         if kind == "sampled":
-            loss = module.loss_against(x, y, words.to(device), torch.zeros(5, device=device))
+            loss = module.loss_against(
+                x, y, Candidates(words.to(device), torch.zeros(5, device=device))
+            )
         pairs.append([loss, *gradients(loss, x, module)])
     for a, b in zip(*pairs, strict=True):
         assert_close(b.cpu(), a, **EXACT)

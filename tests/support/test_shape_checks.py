@@ -14,7 +14,7 @@ MATRIX, CUBE = torch.zeros(3, 4), torch.zeros(1, 2, 3)
 def is_refused() -> bool:
     """Call a function that multiplies matrices with three dimensions, which torch would accept."""
     try:
-        log_sum._product(CUBE, MATRIX)
+        log_sum.multiply(CUBE, MATRIX)
     except jaxtyping.TypeCheckError:
         return True
     return False
@@ -29,7 +29,7 @@ def test_the_first_calls_and_then_every_tenth_refuse_a_wrong_shape():
 
 def test_the_tenth_call_after_correct_ones_refuses_a_wrong_shape():
     for _ in range(ALWAYS + THEN_EVERY - 1):
-        log_sum._product(torch.zeros(2, 3), MATRIX)
+        log_sum.multiply(torch.zeros(2, 3), MATRIX)
     assert is_refused()
 
 

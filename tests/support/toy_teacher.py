@@ -14,7 +14,9 @@ import torch
 from elmore import config
 from elmore.model.bilm import BiLM
 from elmore.model.config import BiLMConfig
+from elmore.model.softmax import Softmax, SoftmaxConfig
 from elmore.text.characters import ByteAlphabet
+from elmore.text.vocabulary import Vocabulary
 from elmore.weights import folder
 from elmore.weights.bundle import Bundle, Card
 
@@ -37,7 +39,19 @@ def bilm(**lstm: int) -> BiLM:
     return model
 
 
-def save(path: Path, **lstm: int) -> Path:
-    """Write it as a model folder without a softmax."""
-    folder.save(Bundle(bilm(**lstm), ByteAlphabet(), card=CARD), path)
+def softmax(words: Vocabulary, width: int) -> Softmax:
+    """Give a full softmax over these words, for soft targets."""
+    result = Softmax(SoftmaxConfig(kind="full"), len(words), width)
+    rng = np.random.RandomState(8)
+    with torch.no_grad():
+        for weight in result.parameters():
+            weight.copy_(torch.from_numpy(rng.standard_normal(tuple(weight.shape))))
+    return result
+
+
+def save(path: Path, words: Vocabulary | None = None, **lstm: int) -> Path:
+    """Write it as a model folder, with a softmax over these words if there are any."""
+    model = bilm(**lstm)
+    own = softmax(words, model.config.lstm.output_dim) if words else None
+    folder.save(Bundle(model, ByteAlphabet(), words, CARD, softmax=own), path)
     return path
