@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from elmore.embed.packing import PackedPlan
 from elmore.model.config import BiLMConfig
 from elmore.model.lstm.native import NativeStack
-from elmore.model.native import PackedMatrix, empty, multiply, pack
+from elmore.model.native import PackedMatrix, empty, has_matrix_unit, multiply, pack
 from elmore.model.native_bilm import NativeBiLM, zero_state
 from elmore.model.native_threads import Result, run_together
 from elmore.model.state import BiLMState, LSTMState
@@ -82,11 +82,25 @@ GPU = DeviceLimits(
     max_concurrent=256,
     cache_megabytes=1256,
 )
+# A matrix unit multiplies so wide token vectors in the time in which their gate inputs, of 32 KB a
+# word in the bundled model, are read from memory. With fewer rows it waits for the weights.
+PROJECTING_WIDTH, PROJECTING_ROWS = 256, 32
 LARGE_GPU_BYTES = 64e9
 LARGE_GPU = GPU._replace(  # fewer calls: such a GPU may wait for the host
     max_chunk_steps=32,
     projection_bytes=3000e6,
 )
+
+
+class PackedInputs(NamedTuple):
+    """What a chunk of a packed batch reads."""
+
+    table: Float[Array, "N G"] | Float[Array, "N D"]
+    """A row for each word: its gate inputs, or its token vector."""
+    rows: Int[Array, "s B"]
+    """The row of the table for each step and row of the chunk."""
+    projected: bool
+    """Whether the table has gate inputs."""
 
 
 class PlacedPlan(Protocol):
@@ -105,7 +119,7 @@ class PlacedPlan(Protocol):
         stack: RunStack,
         direction: int,
         chunk: int,
-        gate_inputs: tuple[Array, Array],
+        inputs: PackedInputs,
         states: list[LSTMState],
         reset_states: list[LSTMState],
         out: Array,
@@ -116,7 +130,7 @@ class PlacedPlan(Protocol):
             stack: What `Device.capture` returned for the direction.
             direction: `FORWARD` or `BACKWARD`.
             chunk: The number of the chunk.
-            gate_inputs: A table (N, G), and the row of it for each step and row of the chunk.
+            inputs: What the chunk reads.
             states: State of each layer before the chunk.
             reset_states: State of each layer in which a sentence begins.
             out: Outputs (L, T, D) of every layer at every position.
@@ -164,6 +178,13 @@ class Device(Protocol):
         """Return a plan ready to run, in chunks of so many steps."""
         ...
 
+    def projects_in_steps(self, num_rows: int, width: int) -> bool:
+        """Whether a packed batch reads token vectors (D) and projects them anew in each step.
+
+        Otherwise it reads gate inputs from a table.
+        """
+        ...
+
     def run_together(self, functions: Sequence[Callable[[], Result]]) -> list[Result]:
         """Run independent functions, at the same time where that is faster."""
         ...
@@ -202,7 +223,7 @@ class Device(Protocol):
 
 
 class _HostPlan:
-    """A plan for native code, which reads gate inputs and writes outputs where they are."""
+    """A plan for native code, which reads inputs and writes outputs where they are."""
 
     def __init__(self, plan: PackedPlan, chunk: int) -> None:
         self.positions = plan.forward, plan.backward
@@ -213,7 +234,7 @@ class _HostPlan:
         stack: RunStack,
         direction: int,
         chunk: int,
-        gate_inputs: tuple[np.ndarray, np.ndarray],
+        inputs: PackedInputs,
         states: list[LSTMState],
         reset_states: list[LSTMState],
         out: np.ndarray,
@@ -223,7 +244,8 @@ class _HostPlan:
         steps = slice(chunk * self._chunk, (chunk + 1) * self._chunk)
         resets = self._first_steps[steps].T, reset_states
         return stack.run_packed(
-            *gate_inputs, self.positions[direction][steps], states, *resets, out
+            *(inputs.table, inputs.rows, self.positions[direction][steps], states, *resets, out),
+            projected=inputs.projected,
         )
 
 
@@ -272,6 +294,11 @@ class HostDevice:
     def place(self, plan: PackedPlan, chunk: int) -> PlacedPlan:
         """Return a plan ready to run, in chunks of so many steps."""
         return _HostPlan(plan, chunk)
+
+    def projects_in_steps(self, num_rows: int, width: int) -> bool:
+        """Whether it is as quick to project token vectors in each step as to read gate inputs."""
+        enough = num_rows >= PROJECTING_ROWS and width <= PROJECTING_WIDTH
+        return enough and self._fast and has_matrix_unit()
 
     def run_together(self, functions: Sequence[Callable[[], Result]]) -> list[Result]:
         """Run independent functions at the same time, each with its part of the threads."""

@@ -16,7 +16,7 @@ from itertools import chain
 import numpy as np
 from jaxtyping import Float, Int
 
-from elmore.embed.device import Array, DeviceLimits
+from elmore.embed.device import Array, DeviceLimits, PackedInputs
 from elmore.embed.packing import pack_sequences
 from elmore.embed.projection_table import DistinctWords, ProjectionTable
 from elmore.embed.runtime import Runtime
@@ -186,6 +186,13 @@ def chunk_lengths(num_rows: int, limits: DeviceLimits) -> tuple[int, int]:
     return limits.chunk_steps * per_step, limits.max_chunk_steps * per_step
 
 
+def _read_vectors(
+    vectors: Float[Array, "N D"], words: Int[np.ndarray, "S B"], size: int, chunk: int
+) -> PackedInputs:
+    """Return what a chunk of some steps reads, where each step projects its words."""
+    return PackedInputs(vectors, words[chunk * size : (chunk + 1) * size], projected=False)
+
+
 def _run_packed(
     runtime: Runtime,
     distinct: DistinctWords,
@@ -211,8 +218,11 @@ def _run_packed(
     initial = runtime.reset_rows(num_rows)
     # Not in `run`: a GPU runs the directions in two streams, and caches are used in one.
     # An idle row reads any word; its outputs are not used.
+    projects = runtime.device.projects_in_steps(num_rows, width)
     tables = [
-        ProjectionTable(runtime, distinct, direction, text[plan.positions[direction]], longest)
+        partial(_read_vectors, vectors, text[plan.positions[direction]], longest)
+        if projects
+        else ProjectionTable(runtime, distinct, direction, text[plan.positions[direction]], longest)
         for direction in directions
     ]
 

@@ -1,7 +1,8 @@
 """The gate inputs of a packed batch: a table with a row per word, and the rows that a chunk reads.
 
 The input projection of the first LSTM layer depends on the word alone, so a word that recurs is
-projected once. A table of all words may be too large, so only frequent ones stay in it.
+projected once. A table of all words may be too large, so only frequent ones stay in it. Where
+`Device.projects_in_steps` says so, there is no table: the LSTMs read token vectors.
 
 Shapes: S steps, B rows, N distinct words, n some of them, D width of one direction,
 G = 4H gates.
@@ -13,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from elmore.embed.device import Array, Device
+from elmore.embed.device import Array, Device, PackedInputs
 from elmore.embed.runtime import Runtime
 from elmore.embed.word_tables import MISSING
 
@@ -83,13 +84,14 @@ class ProjectionTable:
     def _vectors_of_frequent(self, at: list[int]) -> Float[Array, "n D"]:
         return self._vectors[self._frequent[self._runtime.put(np.array(at))]]
 
-    def __call__(self, chunk: int) -> tuple[Float[Array, "N G"], Int[Array, "s B"]]:
-        """Return a table, and which of its rows a chunk reads; the next call overwrites it."""
+    def __call__(self, chunk: int) -> PackedInputs:
+        """Return what a chunk reads; the next call overwrites it."""
         rare = self._rare[chunk]
         if len(rare):
             rows = slice(self._num_frequent, self._num_frequent + len(rare))
             self._cache.project(self._vectors[rare], out=self._table[rows])
-        return self._table, self._rows[chunk * self._chunk : (chunk + 1) * self._chunk]
+        rows = self._rows[chunk * self._chunk : (chunk + 1) * self._chunk]
+        return PackedInputs(self._table, rows, projected=True)
 
 
 class _TablePlan(NamedTuple):

@@ -78,6 +78,11 @@ class TorchDevice:
         """Return a plan ready to run, in chunks of so many steps."""
         return _TorchPlan(plan, chunk, self)
 
+    def projects_in_steps(self, num_rows: int, width: int) -> bool:
+        """Return False: products have other shapes in a step."""
+        del num_rows, width
+        return False
+
     def run_together(self, functions: Sequence[Callable[[], Result]]) -> list[Result]:
         """Run functions one after another; a GPU runs what they launch at the same time."""
         if self.type != "cuda":
@@ -156,13 +161,13 @@ class _TorchPlan:
         stack: device.RunStack,
         direction: int,
         chunk: int,
-        gate_inputs: tuple[Tensor, Tensor],
+        inputs: device.PackedInputs,
         states: list[LSTMState],
         reset_states: list[LSTMState],
         out: Tensor,
     ) -> list[LSTMState]:
         """Run a chunk, and write the outputs of its words to their positions."""
-        table, rows = gate_inputs
+        table, rows, _ = inputs
         if isinstance(stack, CUDAGraphRunner):
             buffer = stack.gate_inputs_buffer(rows.numel(), table)
         else:

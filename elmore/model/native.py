@@ -122,7 +122,7 @@ def _library() -> ctypes.CDLL | None:
     library = native_build.load(SOURCES)
     if library is None:
         return None
-    for name in ("struct_size", "panel_rows", "has_int8_dot", "u8_offset"):
+    for name in ("struct_size", "panel_rows", "has_int8_dot", "has_matrix_unit", "u8_offset"):
         getattr(library, f"elmore_{name}").restype = ctypes.c_int64
     library.elmore_struct_size.argtypes = [ctypes.c_int64]
     for name, structure in _CALLS.items():
@@ -153,6 +153,12 @@ def has_int8_dot() -> bool:
     """Return whether the library is there, and the CPU multiplies int8 with int8."""
     library = _library()
     return library is not None and bool(library.elmore_has_int8_dot())
+
+
+def has_matrix_unit() -> bool:
+    """Return whether the library is there, and a matrix unit multiplies int8 with int8."""
+    library = _library()
+    return library is not None and bool(library.elmore_has_matrix_unit())
 
 
 def why_missing() -> str | None:

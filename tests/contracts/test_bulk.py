@@ -15,6 +15,7 @@ from elmore.embed.cuda_graph import CUDAGraphRunner
 from elmore.embed.torch_device import TorchDevice
 from elmore.embed.windows import Window
 from elmore.embed.word_tables import ProjectionCache
+from elmore.model import native
 from elmore.model.lstm import eager
 from tests.support.fake_checkpoints import bilm_options, bilm_weights, many_langs, write_bilm
 from tests.support.simulated_cuda_graphs import simulate_cuda_graphs
@@ -159,6 +160,44 @@ def test_gate_inputs_that_are_not_looked_up_have_the_same_bits(
     monkeypatch.setattr(device, "CPU", limits)
     monkeypatch.setattr(ProjectionCache, "__call__", lambda *_, **__: pytest.fail("looked up"))
     assert bits(elmo, texts) == expected
+
+
+@pytest.mark.skipif(not native.has_int8_dot(), reason="this CPU has no int8 dot products")
+@pytest.mark.parametrize("precision", ["exact", "fast"])
+def test_words_that_each_step_projects_have_the_same_bits(tmp_path, monkeypatch, precision):
+    elmo = embedder(tmp_path, dim=70, width=32)
+    rng = np.random.default_rng(4)
+    texts = [list(rng.choice(WORDS, rng.integers(0, 30))) for _ in range(80)]
+    texts.append(WORDS * 40)  # runs apart from the others, in fewer rows
+    monkeypatch.setattr(device.HostDevice, "projects_in_steps", lambda *_: False)
+    expected = bits(elmo, texts, precision=precision)
+    monkeypatch.setattr(device.HostDevice, "projects_in_steps", lambda *_: True)
+    monkeypatch.setattr(packed, "ProjectionTable", lambda *_: pytest.fail("a table was made"))
+    assert bits(elmo, texts, precision=precision) == expected
+
+
+@pytest.mark.skipif(not native.has_int8_dot(), reason="this CPU has no int8 dot products")
+@pytest.mark.parametrize(
+    ("precision", "num_texts", "width", "has_unit", "num_tables"),
+    [
+        ("fast", 32, 32, True, 0),
+        ("fast", 32, 32, False, 2),
+        ("exact", 32, 32, True, 2),
+        ("fast", 31, 32, True, 2),
+        ("fast", 32, 257, True, 2),
+    ],
+)
+def test_a_matrix_unit_needs_no_tables_of_gate_inputs_in_bulk(
+    tmp_path, monkeypatch, precision, num_texts, width, has_unit, num_tables
+):
+    elmo = elmore.Embedder(embedder(tmp_path, 300, width).bundle, precision=precision)
+    made, table = [], packed.ProjectionTable
+    monkeypatch.setattr(device, "has_matrix_unit", lambda: has_unit)
+    monkeypatch.setattr(packed, "ProjectionTable", lambda *args: made.append(args) or table(*args))
+    elmo.embed([WORDS] * num_texts)
+    assert len(made) == num_tables
+    num_cached = [len(cache._cache._lru) for cache in elmo.runtime.projections]
+    assert num_cached == [len(WORDS) if num_tables else 0] * 2
 
 
 def test_chunks_of_several_lengths_change_no_bit(tmp_path, monkeypatch):

@@ -199,3 +199,7 @@ def test_ids_that_do_not_exist_are_refused_as_by_torch():
     encoder = CharCNN(CharCNNConfig())
     with torch.no_grad(), pytest.raises(IndexError):
         encoder(torch.tensor([[1, 5000]]))
+
+
+def test_a_matrix_unit_multiplies_int8():
+    assert native.has_int8_dot() or not native.has_matrix_unit()

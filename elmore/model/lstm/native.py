@@ -121,18 +121,20 @@ class NativeStack:
 
     def run_packed(
         self,
-        table: Float[np.ndarray, "N G"],
+        table: Float[np.ndarray, "N X"],
         rows: Int[np.ndarray, "T B"],
         positions: Int[np.ndarray, "T B"],
         states: Sequence[LSTMState],
         reset_mask: Bool[np.ndarray, "B T"],
         reset_states: Sequence[LSTMState],
         out: Float[np.ndarray, "L P D"],
+        *,
+        projected: bool = True,
     ) -> list[LSTMState]:
-        """Run packed rows: gather gate inputs from a table, scatter outputs to their positions.
+        """Run packed rows: gather inputs from a table, scatter outputs to their positions.
 
         Args:
-            table: Gate inputs.
+            table: Gate inputs; the inputs themselves if they are not projected.
             rows: The row of the table that each row of the batch reads at each step.
             positions: Where in `out` the output of each step and row goes, each to a place of its
                 own; a row with a negative position is idle.
@@ -140,6 +142,7 @@ class NativeStack:
             reset_mask: True where the state is replaced before the step.
             reset_states: State of each layer to replace it by.
             out: Outputs of each layer, of which the others stay as they are.
+            projected: Whether the table has gate inputs. The bits of the outputs are the same.
 
         Returns:
             The state of every layer after the last step.
@@ -151,7 +154,9 @@ class NativeStack:
             found = f"found {rows.ndim} and {out.ndim}"
             raise DataError(f"the rows must have 2 dimensions and the output 3, {found}")
         shape, (length, width) = rows.shape, (out.shape[1], self._calls[0].width)
-        _check_array("the table", table, (len(table), self._layers[0].input.height), np.float32)
+        first = self._layers[0].input
+        columns = first.height if projected else first.width
+        _check_array("the table", table, (len(table), columns), np.float32)
         _check_array("the output", out, (len(self._calls), length, width), np.float32)
         _check_index("the rows", rows, shape, 0, len(table))
         _check_index("the positions", positions, shape, -1, length)
@@ -161,6 +166,8 @@ class NativeStack:
         table = _with_dense_rows(table)
         rows, positions = np.ascontiguousarray(rows), np.ascontiguousarray(positions)
         calls, ends, _keep_alive = self._make_calls(mask, states, reset_mask, reset_states)
+        if not projected:
+            calls[0].input = self._layers[0].input_structure
         before, index = table, rows
         for call, output in zip(calls, out, strict=True):
             call.inputs, call.input_index = native.address(before), native.address(index)

@@ -127,6 +127,7 @@ static void log_sum_exp(const log_sum_call *call) {
 const kernel_table ISA = {
     .panel_rows = PANEL,
     .has_int8_dot = HAS_INT8_DOT,
+    .has_matrix_unit = HAS_MATRIX_UNIT,
     .u8_offset = U8_OFFSET,
     .multiply = multiply,
     .run_lstm = run_lstm,

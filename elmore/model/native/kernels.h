@@ -97,6 +97,7 @@ typedef struct {
 typedef struct {
     int64_t panel_rows; /* of all kinds */
     int64_t has_int8_dot; /* whether there are INT8_DYNAMIC and INT8_SPLIT */
+    int64_t has_matrix_unit; /* whether a matrix unit multiplies them */
     int64_t u8_offset; /* a correction is - u8_offset times the sum of the row's numbers */
     /* These return 0, or 1 if memory ran out. */
     int64_t (*multiply)(const product *);

@@ -66,6 +66,7 @@ EXPORT int64_t elmore_panel_rows(void) { /* 0: no kernels for this CPU */
     return table ? table->panel_rows : 0;
 }
 EXPORT int64_t elmore_has_int8_dot(void) { return select_kernels()->has_int8_dot; }
+EXPORT int64_t elmore_has_matrix_unit(void) { return select_kernels()->has_matrix_unit; }
 EXPORT int64_t elmore_u8_offset(void) { return select_kernels()->u8_offset; }
 EXPORT int64_t elmore_multiply(const product *call) { return select_kernels()->multiply(call); }
 EXPORT int64_t elmore_run_lstm(const lstm_call *layers, int64_t num_layers) {

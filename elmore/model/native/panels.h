@@ -20,7 +20,9 @@
 #include "work_stealing.h"
 #if defined(__AMX_INT8__)
 #include "tiles.h"
+#define HAS_MATRIX_UNIT 1
 #else
+#define HAS_MATRIX_UNIT 0
 static void release_tiles(void) {}
 #endif
 
@@ -125,12 +127,12 @@ FORCE_INLINE void load_int8_column(const int8_t *from, floats column[VECTORS]) {
     load_int8(from + i * INT8_VECTORS * WIDE, column + i * INT8_VECTORS);
 }
 
-/* Write numbers from the sums of their digits; `scale` is that of the weights times that of the row. */
-FORCE_INLINE void store_scaled(destination_row to, int v, const ints *sums, const int digits, floats scale) {
+/* Write base + numbers, from the sums of their digits; `scale` is that of the weights times that of the row. */
+FORCE_INLINE void store_scaled(float *to, floats base, const ints *sums, const int digits, floats scale) {
     floats number = to_floats(sums[digits - 1]);
     for (int d = digits - 2; d >= 0; d--)
         number = multiply_add(number, splat(DIGIT_BASE), to_floats(sums[d]));
-    store(to.data + v * WIDE, load_base(to, v) + number * scale);
+    store(to, base + number * scale);
 }
 
 /* `kind`, R and `lines` are known to the compiler: the weights, the rows of the group, and the cache lines to
@@ -188,7 +190,9 @@ FORCE_INLINE void add_group(const group_product *call, const int kind, const int
         UNROLL(r, R) {
             const destination_row row = find_destination(to, r);
             const floats row_scale = splat(call->row_scales[r]);
-            UNROLL(v, VECTORS) store_scaled(row, v, &sum[v][r * digits], digits, scales[v] * row_scale);
+            UNROLL(v, VECTORS)
+            store_scaled(row.data + v * WIDE, load_base(row, v), &sum[v][r * digits], digits,
+                         scales[v] * row_scale);
         }
 #endif
         return;
@@ -264,19 +268,30 @@ static add_function select_add(int64_t kind, int alone) {
 }
 
 #if defined(__AMX_INT8__)
-/* The product of a whole panel with at most MAX_ROWS rows or digits. */
+/* The product of a whole panel with at most MAX_ROWS rows or digits. What all rows share is read once: after a
+   store the compiler would read it again. */
 FORCE_INLINE void add_in_tiles(const group_product *call, int64_t count, int64_t block_stride,
                                const int digits) {
     multiply_tiles(&(tile_product){call->panel, call->columns, (const char *)call->rows, count * digits,
                                    4 * K_BLOCK, K_BLOCK, 4 * block_stride, call->sums[0]});
+    const destination to = call->to;
+    const float *row_scales = call->row_scales;
+    int32_t(*const all_sums)[PANEL] = call->sums;
+    floats scales[VECTORS], bias[VECTORS];
+    ints corrections[VECTORS];
+    UNROLL(v, VECTORS) {
+        scales[v] = load(call->scales + v * WIDE);
+        bias[v] = to.bias ? load(to.bias + v * WIDE) : (floats){0};
+        corrections[v] = load_ints(call->corrections + v * WIDE);
+    }
     for (int64_t r = 0; r < count; r++) {
-        const destination_row row = find_destination(call->to, r);
-        const floats row_scale = splat(call->row_scales[r]);
+        const destination_row row = find_destination(to, r);
+        const floats row_scale = splat(row_scales[r]);
         UNROLL(v, VECTORS) {
+            const floats base = row.base ? load(row.base + v * WIDE) + bias[v] : bias[v];
             ints sums[DIGITS];
-            UNROLL(d, digits)
-            sums[d] = load_ints(call->sums[r * digits + d] + v * WIDE) + load_ints(call->corrections + v * WIDE);
-            store_scaled(row, v, sums, digits, load(call->scales + v * WIDE) * row_scale);
+            UNROLL(d, digits) sums[d] = load_ints(all_sums[r * digits + d] + v * WIDE) + corrections[v];
+            store_scaled(row.data + v * WIDE, base, sums, digits, scales[v] * row_scale);
         }
     }
 }
@@ -367,9 +382,12 @@ static void multiply_four_panels(const matrix *w, int64_t number, activations fr
     for (int64_t k = 0; k < columns; k++, panels += 4 * PANEL)
         UNROLL(p, 4) UNROLL(v, VECTORS)
         sum[p][v] = dot_add(sum[p][v], fours[k], load_ints(panels + p * size + 4 * WIDE * v));
-    UNROLL(p, 4) UNROLL(v, VECTORS)
-    store_scaled(find_destination(to[p], 0), v, &sum[p][v], 1,
-                 load(scales + p * PANEL + v * WIDE) * splat(from.scales[0]));
+    UNROLL(p, 4) {
+        const destination_row row = find_destination(to[p], 0);
+        UNROLL(v, VECTORS)
+        store_scaled(row.data + v * WIDE, load_base(row, v), &sum[p][v], 1,
+                     load(scales + p * PANEL + v * WIDE) * splat(from.scales[0]));
+    }
 #endif
 }
 

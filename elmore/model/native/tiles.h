@@ -23,7 +23,10 @@ typedef struct {
     int32_t *sums; /* (count, 4 * TILE) */
 } tile_product;
 
-enum { COLUMN_BYTES = 4 * TILE_BYTES /* of the panel, and of a row of sums */ };
+enum {
+    COLUMN_BYTES = 4 * TILE_BYTES, /* of the panel, and of a row of sums */
+    LINES_AHEAD = 11 /* cache lines, for each TILE columns of a pass: the six passes of 96 rows fetch a panel */
+};
 
 /* What LDTILECFG reads. */
 typedef struct {
@@ -83,8 +86,10 @@ static void add_few_rows(const tile_product *call, const char *rows, int64_t cou
     _tile_stored(3, sums + 3 * TILE, COLUMN_BYTES);
 }
 
-/* At most 2 * TILE rows: with half of the weights at a time, each of which then meets two tiles of rows. */
-static void add_rows(const tile_product *call, const char *rows, int64_t count, int32_t *sums) {
+/* At most 2 * TILE rows: with half of the weights at a time, each of which then meets two tiles of rows. Meanwhile
+   fetch what is at `ahead`, and return where that ends: the CPU does not foresee how tiles are loaded. */
+static const char *add_rows(const tile_product *call, const char *rows, int64_t count, int32_t *sums,
+                            const char *ahead) {
     const int64_t first_rows = (count + 1) / 2;
     const char *others = rows + first_rows * call->row_bytes;
     for (int half = 0; half < 2; half++, sums += 2 * TILE) {
@@ -93,6 +98,7 @@ static void add_rows(const tile_product *call, const char *rows, int64_t count, 
         configure_tiles(first_rows, count - first_rows);
         for (int64_t k = 0; k < call->columns; k += TILE, panel += TILE * COLUMN_BYTES) {
             const int64_t at = k / call->block_columns * call->block_bytes + k % call->block_columns * 4;
+            for (int i = 0; i < LINES_AHEAD; i++, ahead += TILE_BYTES) __builtin_prefetch(ahead, 0, 2);
             _tile_loadd(4, rows + at, call->row_bytes);
             _tile_loadd(6, panel, COLUMN_BYTES);
             _tile_dpbusd(0, 4, 6);
@@ -107,16 +113,20 @@ static void add_rows(const tile_product *call, const char *rows, int64_t count, 
         _tile_stored(2, other_sums, COLUMN_BYTES);
         _tile_stored(3, other_sums + TILE, COLUMN_BYTES);
     }
+    return ahead;
 }
 
 static void multiply_tiles(const tile_product *call) {
     const int64_t blocks = (call->count + 2 * TILE - 1) / (2 * TILE);
+    const char *ahead = call->panel + call->columns * COLUMN_BYTES; /* the next panel */
     __asm__ volatile("" ::: "memory"); /* the compiler does not see that tiles are read from memory */
     for (int64_t block = 0; block < blocks; block++) {
         const int64_t begin = block * call->count / blocks;
         const int64_t count = (block + 1) * call->count / blocks - begin;
-        (count <= TILE ? add_few_rows : add_rows)(call, call->rows + begin * call->row_bytes, count,
-                                                  call->sums + 4 * TILE * begin);
+        const char *rows = call->rows + begin * call->row_bytes;
+        int32_t *sums = call->sums + 4 * TILE * begin;
+        if (count <= TILE) add_few_rows(call, rows, count, sums);
+        else ahead = add_rows(call, rows, count, sums, ahead);
     }
 }
 

@@ -70,11 +70,15 @@ def test_a_stack_gives_the_bits_of_its_layers_one_after_another(precision, num_r
 @pytest.mark.parametrize("precision", ["exact", "fast"])
 @pytest.mark.parametrize("num_rows", [1, 5, 101])
 @pytest.mark.parametrize("cell_dim", [70, 128])
+@pytest.mark.parametrize("projected", [True, False])
 @torch.no_grad()
-def test_rows_of_a_table_give_the_bits_of_a_batch_at_their_positions(precision, num_rows, cell_dim):
+def test_rows_of_a_table_give_the_bits_of_a_batch_at_their_positions(
+    precision, num_rows, cell_dim, projected
+):
     model = with_precision(make_model(cell_dim=cell_dim), precision)
     stack, shape = model.pack().stacks[BACKWARD], (4, num_rows)
-    table = stack.project_inputs(random(1, 9, 20))[0]
+    vectors = random(9, 20)
+    table = stack.project_inputs(vectors[None])[0]
     rows = torch.randint(9, shape).numpy()
     active = (torch.rand(shape) < 0.8).numpy()
     active.reshape(-1)[0] = True
@@ -85,7 +89,11 @@ def test_rows_of_a_table_give_the_bits_of_a_batch_at_their_positions(precision, 
     states, resets = (make_states(num_rows, cell_dim=cell_dim) for _ in range(2))
     before = random(3, 2 * active.sum(), 40)
     out = before.copy()
-    ends = stack.run_packed(table, rows, positions, states, reset_mask, resets, out=out[:, :, 20:])
+    ends = stack.run_packed(
+        *(table if projected else vectors, rows, positions, states, reset_mask, resets),
+        out=out[:, :, 20:],
+        projected=projected,
+    )
     inputs = table[rows].swapaxes(0, 1)
     outputs, expected_ends = stack(inputs, active.T, states, reset_mask, resets)
     for found, expected in zip(out, outputs, strict=True):
@@ -115,6 +123,7 @@ def make_packed_arguments() -> dict:
     [
         ({"table": zeros(9, 279)}, r"the table must have the shape \(9, 280\)"),
         ({"table": np.zeros((9, 280))}, "the table must be float32"),
+        ({"projected": False}, r"the table must have the shape \(9, 20\), found \(9, 280\)"),
         ({"rows": np.full((3, 2), 9)}, "the rows must be from 0 to 8, found 9 to 9"),
         ({"rows": np.full((3, 2), -1)}, "the rows must be from 0 to 8, found -1 to -1"),
         ({"rows": np.zeros((3, 2), np.int32)}, "the rows must be int64"),
