@@ -84,7 +84,8 @@ GPU = DeviceLimits(
 )
 # A matrix unit multiplies so wide token vectors in the time in which their gate inputs, of 32 KB a
 # word in the bundled model, are read from memory. With fewer rows it waits for the weights.
-PROJECTING_WIDTH, PROJECTING_ROWS = 256, 32
+PROJECTING_WIDTH = 256
+PROJECTING_ROWS = 32
 LARGE_GPU_BYTES = 64e9
 LARGE_GPU = GPU._replace(  # fewer calls: such a GPU may wait for the host
     max_chunk_steps=32,

@@ -18,7 +18,8 @@ class DistillationConfig:
     """Knowledge distillation from a larger model."""
 
     teacher: str | None = None
-    """Name or folder of a model whose LSTM layers are extra targets; none: no teacher."""
+    """Name or folder of a model whose LSTM layers are extra targets, and its predictions with
+    `soft_targets`; none: no teacher."""
     weight: float = 1.0
     """Factor of their loss: the squared error of a layer relative to its squared norm."""
     soft_targets: float = 0.0
@@ -32,6 +33,11 @@ class DistillationConfig:
         if not 0 <= self.soft_targets <= 1:
             raise ConfigError(
                 f"distillation.soft_targets must be from 0 to 1, found {self.soft_targets}"
+            )
+        if self.soft_targets and self.teacher is None:
+            raise ConfigError(
+                f"distillation.soft_targets is {self.soft_targets}, but there is no teacher; set "
+                "distillation.teacher, or soft_targets to 0"
             )
 
 

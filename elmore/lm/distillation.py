@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from elmore.errors import ConfigError, WeightsError
+from elmore.errors import ConfigError, DataError, WeightsError
 from elmore.lm.batches import Batch
 from elmore.lm.bilm_runner import BiLMRunner
 from elmore.lm.config import DistillationConfig, PretrainConfig
@@ -39,7 +39,7 @@ _PREFIX = "teacher_"  # of the teacher's part of the recurrent state
 
 
 class DistilledLanguageModel(LanguageModel):
-    """A language model that also learns the layers of a frozen teacher.
+    """A language model that also learns the layers of a frozen teacher, and its predictions.
 
     The teacher is not a submodule: its weights are neither trained nor saved, and processes do not
     exchange them. It follows the student to a device and a dtype, it has no dropout, and it carries
@@ -68,7 +68,7 @@ class DistilledLanguageModel(LanguageModel):
             nn.init.zeros_(weights)
         self._config = config
         self._runner = BiLMRunner(bilm, lowest_layer=0)
-        # torch takes no module in a tuple for a part of this one
+        # modules in a tuple are not registered as submodules
         self._frozen = tuple(filter(None, (teacher.model, teacher.softmax)))
         for module in self._frozen:
             module.eval().requires_grad_(False)
@@ -159,7 +159,8 @@ def load_teacher(recipe: PretrainConfig, alphabet: Alphabet, vocabulary: Vocabul
     Raises:
         ConfigError: There is no such model, or it cannot teach such a student.
     """
-    source = recipe.distillation.teacher or ""
+    source = recipe.distillation.teacher
+    assert source is not None
     try:
         bundle = pretrained.load(source)
     except WeightsError as error:
@@ -178,7 +179,10 @@ def load_teacher(recipe: PretrainConfig, alphabet: Alphabet, vocabulary: Vocabul
         )
     if not recipe.distillation.soft_targets:
         return replace(bundle, softmax=None)  # it is large
-    check_softmax_file(bundle)
+    try:
+        check_softmax_file(bundle)
+    except DataError as error:
+        raise ConfigError(f"distillation.teacher: {error}") from error
     if not isinstance(bundle.softmax, Softmax):
         what = "no softmax" if bundle.softmax is None else "an adaptive softmax"
         raise ConfigError(

@@ -83,7 +83,7 @@ def pretrain(
             **config.as_dict(recipe),
             "init": [str(source) for source in init],
             **(_parent_facts(parent) if parent else {}),
-            **({"teacher_sha256": teacher_facts.sha256} if teacher_facts else {}),
+            **_teacher_facts(teacher_facts),
         }
         trainable = LMTrainable(
             model,
@@ -161,6 +161,17 @@ def _parent_facts(parent: ParentModel) -> dict[str, Any]:
     }
 
 
+def _teacher_facts(teacher: ParentModel | None) -> dict[str, Any]:
+    """Return what a run folder keeps of the teacher, to tell whether it is another."""
+    if teacher is None:
+        return {}
+    softmax = teacher.softmax_sha256  # None without soft targets
+    return {
+        "teacher_sha256": teacher.sha256,
+        **({"teacher_softmax_sha256": softmax} if softmax else {}),
+    }
+
+
 def _recipe_facts(recipe: PretrainConfig, teacher: ParentModel | None) -> dict[str, Any]:
     """Return the recipe for the card, where the teacher has a name instead of a path."""
     facts = config.as_dict(recipe)
@@ -202,7 +213,7 @@ def train_lm(
     try:
         with deterministic(settings), precision.autocast(resolved, device, cache=False):
             trainable.module.to(device, precision.weight_dtype(resolved)).train()
-            if device.type == "cuda" and _can_capture_graph(trainable, settings):
+            if device.type == "cuda" and _can_capture_graph(trainable, settings, resume=resume):
                 trainable.capture_cuda_graph()
         yield from fit(
             trainable, settings, run, device=device, dist_env=trainable.dist_env, resume=resume
@@ -215,14 +226,15 @@ def train_lm(
         ) from error
 
 
-def _can_capture_graph(trainable: LMTrainable, settings: TrainConfig) -> bool:
+def _can_capture_graph(trainable: LMTrainable, settings: TrainConfig, *, resume: bool) -> bool:
     """Return whether training may run as a CUDA graph.
 
     Weights of which some are frozen have no whole backward pass to capture, DDP has hooks there,
-    and some deterministic kernels cannot be captured.
+    and some deterministic kernels cannot be captured. A graph of frozen weights has copies of
+    them, which do not change when a checkpoint is loaded.
     """
-    weights = trainable.module.bilm.parameters()
-    all_or_none = len({weight.requires_grad for weight in weights}) == 1
+    trained = {weight.requires_grad for weight in trainable.module.bilm.parameters()}
+    all_or_none = trained == {True} or (trained == {False} and not resume)
     one_batch = settings.grad_accum_steps == 1 and trainable.dist_env.world_size == 1
     return all_or_none and one_batch and not settings.deterministic
 

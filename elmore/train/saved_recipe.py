@@ -15,6 +15,12 @@ _NEW_KEYS = {"divergence_factor", "divergence_window", "plateau_patience", "warm
 _NEW_KEYS |= {"name", "language", "licence", "data", "source", "training"}  # of the card
 _NEW_KEYS |= {"weight"}  # of distillation, which needs a teacher that earlier runs did not have
 _NEW_KEYS |= {"init_sha256", "model_sha256", "init_softmax_sha256", "model_softmax_sha256"}
+# What runs did whose recipes lack these keys.
+_EARLIER_VALUES = {
+    "stream.min_batches": 0,
+    "distillation.soft_targets": 0.0,
+    "freeze_bilm": False,
+}
 _PARENT = "parent"  # the description of the initial model, whose sha256s tell whether it is another
 _LENGTHS = ("epochs", "steps")
 
@@ -30,10 +36,9 @@ def check_resumable(path: Path, new: dict[str, Any]) -> bool:
     old = {key: value for key, value in old.items() if key not in ("format", _PARENT)}
     before = _flatten(config.rename_old_keys(old, str(path)))
     after = _flatten({k: v for k, v in json.loads(json.dumps(new)).items() if k != _PARENT})
-    for recipe in (before, after):  # earlier runs read every text in all streams
-        recipe.setdefault("stream.min_batches", 0)
-        recipe.setdefault("distillation.soft_targets", 0.0)  # nor did they have these
-        recipe.setdefault("freeze_bilm", False)
+    for key, value in _EARLIER_VALUES.items():
+        before.setdefault(key, value)
+        after.setdefault(key, value)
     added = {k for k in after if k not in before and k.rpartition(".")[2] in _NEW_KEYS}
     keys = [k for k in {**before, **after} if before.get(k) != after.get(k) and k not in added]
     other = [k for k in keys if not _is_longer(k, before.get(k), after.get(k))]

@@ -171,7 +171,8 @@ def test_the_gradient_of_every_weight_is_that_of_finite_differences(corpus):
 
 def soft(corpus, share: float) -> tuple[DistilledLanguageModel, list]:
     """Such a student whose teacher has a softmax, and two batches."""
-    settings = recipe("softmax.kind=full", f"distillation.soft_targets={share}")
+    named = ("distillation.teacher=Miss", f"distillation.soft_targets={share}")
+    settings = recipe("softmax.kind=full", *named)
     teacher = toy_teacher.bilm()
     softmax = toy_teacher.softmax(corpus.vocabulary, teacher.config.lstm.output_dim)
     bundle = Bundle(teacher, ByteAlphabet(), corpus.vocabulary, softmax=softmax)

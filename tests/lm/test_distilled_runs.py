@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 import elmore
 from elmore import config
-from elmore.errors import ConfigError, DataError
+from elmore.errors import ConfigError
 from elmore.lm import evaluate as evaluation
 from elmore.lm.pretrain import pretrain
 from elmore.train import runs
@@ -273,8 +273,9 @@ def test_a_model_that_cannot_teach_is_refused_before_anything_is_written(
         ("distillation.weight=-1", "distillation.weight must be above 0, found -1.0"),
         ("distillation.weight=much", "weight: expected float, found 'much'"),
         ('distillation.teacher=""', "distillation.teacher is empty; name a model, or none"),
-        ("distillation.soft_targets=1.5", "soft_targets must be from 0 to 1, found 1.5"),
-        ("distillation.soft_targets=-0.1", "soft_targets must be from 0 to 1, found -0.1"),
+        ("distillation.soft_targets=1.5", "must be from 0 to 1, found 1.5"),
+        ("distillation.soft_targets=-0.1", "must be from 0 to 1, found -0.1"),
+        ("distillation.soft_targets=0.5", "soft_targets is 0.5, but there is no teacher; set"),
         ("distillation.teacher=3", "teacher: expected str, found 3"),
         ("distillation.pupil=me", "unknown key 'pupil'; known keys: teacher, weight"),
     ],
@@ -302,7 +303,9 @@ def test_soft_targets_need_a_softmax_over_the_same_words(corpus, tmp_path):
             start(corpus, tmp_path, source, *overrides)
         assert not (tmp_path / "run").exists()
     (tmp_path / "words" / "softmax.safetensors").unlink()
-    with pytest.raises(DataError, match=r"softmax\.safetensors beside"):
+    with pytest.raises(
+        ConfigError, match=r"teacher: .* put the model's softmax\.safetensors beside"
+    ):
         start(corpus, tmp_path, tmp_path / "words")
 
 
@@ -328,6 +331,13 @@ def test_a_run_with_soft_targets_is_resumed_bit_for_bit_and_with_no_other_share(
         other = taught(teacher, f"distillation.soft_targets={share}", "card.name=Polly")
         with pytest.raises(ConfigError, match=r"distillation\.soft_targets 0\.5 -> "):
             list(pretrain(other, corpus.path, stopped, resume=True, device="cpu"))
+    softmax = teacher / "softmax.safetensors"
+    right = softmax.read_bytes()
+    changed = load_file(softmax)
+    save_file({name: weight + 0.1 for name, weight in changed.items()}, softmax)
+    with pytest.raises(ConfigError, match="teacher_softmax_sha256"):
+        list(pretrain(settings, corpus.path, stopped, resume=True, device="cpu"))
+    softmax.write_bytes(right)
     list(pretrain(settings, corpus.path, stopped, resume=True, device="cpu"))
     assert files(stopped) == files(whole)
 

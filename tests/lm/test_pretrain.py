@@ -345,6 +345,23 @@ def frozen(corpus, path: Path, *overrides: str) -> Iterator[Report]:
     yield from pretrain(settings, corpus.path, path, device="cpu")
 
 
+def test_a_frozen_run_is_resumed_bit_for_bit(run, corpus, tmp_path):
+    """The network comes from the checkpoint then, not from the initial model."""
+    settings = toy_corpus.recipe("freeze_bilm=true", "train.save_every=4", "train.steps=8")
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    list(pretrain(settings, corpus.path, whole, init=[run[0]], device="cpu"))
+    shutil.copytree(whole, stopped)
+    Run(stopped).remove_checkpoint(8)
+    shutil.rmtree(stopped / "best")
+    list(pretrain(settings, corpus.path, stopped, init=[run[0]], resume=True, device="cpu"))
+    for name in ("model", "softmax"):
+        result, expected = (
+            load_file(folder / "best" / f"{name}.safetensors") for folder in (stopped, whole)
+        )
+        assert all(torch.equal(result[key], expected[key]) for key in expected)
+    assert (stopped / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
+
+
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [((), "--init"), (("distillation.teacher=any",), "leaves nothing to teach")],

@@ -1,5 +1,7 @@
 """The native products: right, and with the same bits for a row in any batch."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -201,5 +203,8 @@ def test_ids_that_do_not_exist_are_refused_as_by_torch():
         encoder(torch.tensor([[1, 5000]]))
 
 
-def test_a_matrix_unit_multiplies_int8():
-    assert native.has_int8_dot() or not native.has_matrix_unit()
+@pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="this system lists no CPU flags")
+def test_a_matrix_unit_is_used_only_where_the_cpu_has_one():
+    if native.has_matrix_unit():
+        assert "amx_int8" in Path("/proc/cpuinfo").read_text("ascii").split()
+        assert native.has_int8_dot()

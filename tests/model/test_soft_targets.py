@@ -115,7 +115,7 @@ def test_the_teacher_gets_no_gradient():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device: pytest -m gpu")
 @pytest.mark.parametrize("num_candidates", [64, 100])
 def test_a_gpu_gives_the_values_and_gradients_of_a_cpu(num_candidates):
-    """Candidates are padded there to a multiple of 64; bf16 products have 8 bits."""
+    """Candidates are padded there to a multiple of 64."""
     torch.manual_seed(0)
     words = torch.randint(NUM_WORDS, (num_candidates,))
     candidates = Candidates(words, torch.linspace(-1, 1, num_candidates))
