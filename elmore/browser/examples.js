@@ -43,10 +43,10 @@ export const EXAMPLES = [
       "I will receive the letter tomorrow .",
       "She definately left because of the rain .",
       "She definitely stayed because of the snow .",
-      "They beleive that the goverment will help .",
-      "We believe what the government says .",
+      "They live seperate from the goverment .",
+      "We keep separate what the government says .",
     ],
     pick: "recieve", layer: "word",
-    note: "The model reads letters, so it has a vector for any word: a misspelt one is nearest to the right one.",
+    note: "The model reads letters, so it has a vector for any word: a misspelt one is mostly nearest to the right one.",
   },
 ];

@@ -55,7 +55,7 @@ def test_a_misspelt_word_is_nearest_to_the_right_one(embedder, examples):
     for wrong, right in (
         ("recieve", "receive"),
         ("definately", "definitely"),
-        ("beleive", "believe"),
+        ("seperate", "separate"),
         ("goverment", "government"),
     ):
         i = spelled.index(wrong)
