@@ -89,7 +89,8 @@ def losses_and_gradients(network: LanguageModel, bf16: bool) -> list[torch.Tenso
 def student(dropout: float, teacher: Bundle) -> DistilledLanguageModel:
     """That model with a teacher, and maps to its layers that are not 0."""
     plain = model(dropout)
-    settings = DistillationConfig(weight=2.0, soft_targets=0.5 if teacher.softmax else 0.0)
+    share = 0.5 if teacher.softmax else 0.0
+    settings = DistillationConfig(teacher="toy", weight=2.0, soft_targets=share)
     result = DistilledLanguageModel(plain.bilm, plain.softmax, teacher, settings)
     for weight in result.layer_maps.parameters():
         torch.nn.init.normal_(weight, std=0.1)
