@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int, Int8, Shaped
@@ -26,8 +26,9 @@ from elmore.model.native_threads import num_threads_for
 
 SOURCES = Path(__file__).parent / "native"
 # Kinds of packed weights, as in kernels.h: float32; int8 with float activations (W8A32), with
-# activations quantized at run time (W8A8), and with activations of 24 bits, as three int8 digits.
-FLOAT32, INT8_WEIGHTS, INT8_DYNAMIC, INT8_SPLIT = range(4)
+# activations quantized at run time (W8A8), with activations of 24 bits, as three int8 digits, and
+# with activations of 16 bits (W8A16), as two.
+FLOAT32, INT8_WEIGHTS, INT8_DYNAMIC, INT8_SPLIT, INT8_DYNAMIC16 = range(5)
 MAX_INT8 = 127
 _OLD_CPU = "this CPU lacks the instructions of its kernels, AVX2 and FMA"
 _CACHE_LINE = 64  # bytes
@@ -210,7 +211,9 @@ class PackedMatrix(NamedTuple):
         return Matrix(*pointers, self.height, self.width, self.parts, self.kind)
 
 
-def pack(weight: Weight, *, parts: int = 1, dynamic: bool = False) -> PackedMatrix:
+def pack(
+    weight: Weight, *, parts: int = 1, dynamic: bool = False, activation_bits: Literal[8, 16] = 8
+) -> PackedMatrix:
     """Pack a weight for `multiply` and the LSTM.
 
     Args:
@@ -218,10 +221,12 @@ def pack(weight: Weight, *, parts: int = 1, dynamic: bool = False) -> PackedMatr
         parts: Number of equal parts of its rows whose panels are interleaved: the gates of an LSTM.
         dynamic: Dynamic quantization (W8A8): quantize float rows here, and activations at run time.
             The CPU must have int8 dot products. Otherwise products are exact; int8 rows stay int8.
+        activation_bits: Bits of the activations, with `dynamic`.
     """
     if dynamic:
         rows = weight if isinstance(weight, Int8Matrix) else quantize_rows(weight)
-        return _pack_for_int8_dot(rows, parts, INT8_DYNAMIC)
+        kind = INT8_DYNAMIC if activation_bits == 8 else INT8_DYNAMIC16
+        return _pack_for_int8_dot(rows, parts, kind)
     if isinstance(weight, Int8Matrix):
         if has_int8_dot():
             return _pack_for_int8_dot(weight, parts, INT8_SPLIT)

@@ -22,7 +22,7 @@ dot = pytest.mark.skipif(not native.has_int8_dot(), reason="this CPU has no int8
 KINDS = [
     "float32",
     "int8 weights",
-    *(pytest.param(kind, marks=dot) for kind in ("int8 dynamic", "int8 split")),
+    *(pytest.param(kind, marks=dot) for kind in ("int8 dynamic", "int8 dynamic16", "int8 split")),
 ]
 
 
@@ -30,12 +30,18 @@ def packed(weight: np.ndarray, kind: str, parts: int) -> native.PackedMatrix:
     if kind == "int8 weights":
         return native.pack_for_floats(native.quantize_rows(weight), parts=parts)
     rows = native.quantize_rows(weight) if kind == "int8 split" else weight
-    return native.pack(rows, parts=parts, dynamic=kind == "int8 dynamic")
+    bits = 16 if kind == "int8 dynamic16" else 8
+    return native.pack(rows, parts=parts, dynamic="dynamic" in kind, activation_bits=bits)
 
 
 def rounded(rows: np.ndarray) -> np.ndarray:
     numbers, scales = native.quantize_rows(rows)
     return numbers * scales[:, None]
+
+
+def rounded_to_16_bits(rows: np.ndarray) -> np.ndarray:
+    step = np.abs(rows).max(axis=1, keepdims=True).astype(np.float64) / (127 * 256)
+    return np.round(rows / np.where(step, step, 1)) * step
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -49,10 +55,11 @@ def test_a_product_is_that_of_the_weight_and_of_each_row_alone(
     matrix = packed(weight, kind, parts)
     result = native.multiply(matrix, rows)
     weight = weight if kind == "float32" else rounded(weight)
-    read = rounded(rows) if kind == "int8 dynamic" else rows
+    rounding = {"int8 dynamic": rounded, "int8 dynamic16": rounded_to_16_bits}
+    read = rounding[kind](rows) if kind in rounding else rows
     expected = read.astype(np.float64) @ weight.T.astype(np.float64)
     # A quotient that ends in a half may be rounded either way: one part in 127 of one element.
-    atol = 0.05 * width**0.5 if kind == "int8 dynamic" else 1e-4
+    atol = {"int8 dynamic": 0.05 * width**0.5, "int8 dynamic16": 2e-4 * width**0.5}.get(kind, 1e-4)
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=atol)
     for row in {0, num_rows // 2, num_rows - 1}:
         assert np.array_equal(native.multiply(matrix, rows[row : row + 1])[0], result[row])

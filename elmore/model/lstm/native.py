@@ -2,7 +2,8 @@
 
 The padding mask is applied in `model/native/lstm.h`. Every row gets the same bits in any batch. The
 weights are packed once: float32, or int8 rows as a file holds them, both exact; or int8 with
-activations quantized at run time, for precision "fast".
+activations quantized at run time, for precision "fast": inputs and states to 8 bits, hidden values
+to 16.
 
 Shapes: B rows, T tokens, I input width, D output width, H cell width, G = 4H gates.
 """
@@ -39,7 +40,8 @@ class PackedLayer:
         packed_recurrent = native.pack(recurrent, parts=len(GATES), dynamic=dynamic)
         packed_projection = None
         if projection is not None:
-            packed_projection = native.pack(projection, dynamic=dynamic)
+            # A hidden value is often far from most others of its row, which 8 bits would round off.
+            packed_projection = native.pack(projection, dynamic=dynamic, activation_bits=16)
         bias = np.array(bias, np.float32)
         # the call holds pointers, which do not keep arrays alive
         self._keep_alive = packed_recurrent, packed_projection, bias

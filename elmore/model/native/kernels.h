@@ -12,14 +12,15 @@
    FLOAT32       floats times floats;
    INT8_WEIGHTS  int8, made floats, times floats;
    INT8_DYNAMIC  int8 times activations rounded to 8 bits;
-   INT8_SPLIT    int8 times activations rounded to 24 bits, which are split into three int8 digits. */
-enum { FLOAT32 = 0, INT8_WEIGHTS = 1, INT8_DYNAMIC = 2, INT8_SPLIT = 3 };
+   INT8_DYNAMIC16  the same with 16 bits, which are split into two int8 digits;
+   INT8_SPLIT    the same with 24 bits, in three digits. */
+enum { FLOAT32 = 0, INT8_WEIGHTS = 1, INT8_DYNAMIC = 2, INT8_SPLIT = 3, INT8_DYNAMIC16 = 4 };
 
 /* A weight (M, K) packed into panels of `panel_rows` of its rows.
 
    The M rows are in `parts` equal parts (the four gates, or one); the first panel of every part comes
    first, then the second of every part. Rows that fill up the last panel of a part are zero. A panel has
-   for each column k its rows side by side; INT8_DYNAMIC and INT8_SPLIT four columns of a row at a time. */
+   for each column k its rows side by side; the last three kinds four columns of a row at a time. */
 typedef struct {
     const void *data; /* null: there is no such weight */
     const float *scales; /* (panels, panel_rows): of int8 rows */
@@ -96,7 +97,7 @@ typedef struct {
 
 typedef struct {
     int64_t panel_rows; /* of all kinds */
-    int64_t has_int8_dot; /* whether there are INT8_DYNAMIC and INT8_SPLIT */
+    int64_t has_int8_dot; /* whether there are the last three kinds */
     int64_t has_matrix_unit; /* whether a matrix unit multiplies them */
     int64_t u8_offset; /* a correction is - u8_offset times the sum of the row's numbers */
     /* These return 0, or 1 if memory ran out. */

@@ -6,8 +6,8 @@
    same bits in any batch.
 
    Where the CPU multiplies int8 with int8, int8 weights stay what they are, and the activations become whole
-   numbers: of 8 bits, or of 24 bits, which is as exact as floats are, split into digits of 8 bits:
-   q = (d2 * 256 + d1) * 256 + d0. Sums of whole numbers have no rounding, so their order does not matter. */
+   numbers: of 8 bits, of 16 bits, or of 24 bits, which is as exact as floats are. Those of more than 8 bits are
+   split into digits of 8 bits, q = (d2 * 256 + d1) * 256 + d0. Sums of whole numbers have no rounding, so their order does not matter. */
 
 #ifndef ELMORE_PANELS_H
 #define ELMORE_PANELS_H
@@ -35,12 +35,14 @@ enum {
     PREFETCH = WIDE == 16 ? 4096 : 16384, /* bytes, for a single group of rows */
     LINE = 64,
     MIN_TILE_ROWS = 4, /* for fewer rows or digits the matrix unit is not faster */
-    DIGITS = 3, /* of INT8_SPLIT */
+    MAX_DIGITS = 3,
     DIGIT_BASE = 256
 };
 
-FORCE_INLINE int takes_int8(int64_t kind) { return kind == INT8_DYNAMIC || kind == INT8_SPLIT; }
-FORCE_INLINE int num_digits(int64_t kind) { return kind == INT8_SPLIT ? DIGITS : 1; }
+FORCE_INLINE int takes_int8(int64_t kind) {
+    return kind == INT8_DYNAMIC || kind == INT8_DYNAMIC16 || kind == INT8_SPLIT;
+}
+FORCE_INLINE int num_digits(int64_t kind) { return kind == INT8_SPLIT ? 3 : kind == INT8_DYNAMIC16 ? 2 : 1; }
 
 /* Rows of activations, floats or fours of int8 numbers: element k of row r is at
    data[k / K_BLOCK * block_stride + r * row_stride + k % K_BLOCK], and a further digit K_BLOCK after it. */
@@ -251,6 +253,8 @@ DEFINE_ADD(add_float32_alone, FLOAT32, 4 * PANEL / LINE)
 DEFINE_ADD(add_int8_weights, INT8_WEIGHTS, 1)
 DEFINE_ADD(add_int8_dynamic, INT8_DYNAMIC, 1)
 DEFINE_ADD(add_int8_dynamic_alone, INT8_DYNAMIC, 4 * PANEL / LINE)
+DEFINE_ADD(add_int8_dynamic16, INT8_DYNAMIC16, 1)
+DEFINE_ADD(add_int8_dynamic16_alone, INT8_DYNAMIC16, 4 * PANEL / LINE)
 DEFINE_ADD(add_int8_split, INT8_SPLIT, 1)
 DEFINE_ADD(add_int8_split_alone, INT8_SPLIT, 4 * PANEL / LINE)
 
@@ -263,6 +267,7 @@ typedef void (*add_function)(const group_product *, int64_t);
 static add_function select_add(int64_t kind, int alone) {
     if (kind == INT8_WEIGHTS) return add_int8_weights;
     if (kind == INT8_DYNAMIC) return alone ? add_int8_dynamic_alone : add_int8_dynamic;
+    if (kind == INT8_DYNAMIC16) return alone ? add_int8_dynamic16_alone : add_int8_dynamic16;
     if (kind == INT8_SPLIT) return alone ? add_int8_split_alone : add_int8_split;
     return alone ? add_float32_alone : add_float32;
 }
@@ -289,7 +294,7 @@ FORCE_INLINE void add_in_tiles(const group_product *call, int64_t count, int64_t
         const floats row_scale = splat(row_scales[r]);
         UNROLL(v, VECTORS) {
             const floats base = row.base ? load(row.base + v * WIDE) + bias[v] : bias[v];
-            ints sums[DIGITS];
+            ints sums[MAX_DIGITS];
             UNROLL(d, digits) sums[d] = load_ints(all_sums[r * digits + d] + v * WIDE) + corrections[v];
             store_scaled(row.data + v * WIDE, base, sums, digits, scales[v] * row_scale);
         }
@@ -326,7 +331,8 @@ static void multiply_rows_of_panel(const matrix *w, int64_t number, activations 
         call.sums = sums;
         call.to = to;
         if (digits == 1) add_in_tiles(&call, count, from.block_stride, 1);
-        else add_in_tiles(&call, count, from.block_stride, DIGITS);
+        else if (digits == 2) add_in_tiles(&call, count, from.block_stride, 2);
+        else add_in_tiles(&call, count, from.block_stride, 3);
         return;
     }
 #endif
@@ -430,20 +436,32 @@ static void quantize(const float *row, int64_t width, float by, int8_t *to) {
     for (; k % 4; k++) to[k] = 0;
 }
 
-/* Round numbers times `by` to 24 bits, and write their digits, each as `quantize` would. */
-static void split(const float *row, int64_t width, float by, int8_t *to) {
+/* Round numbers times `by`, and write two or three digits of each, the lowest first, each as `quantize` would. */
+FORCE_INLINE void split(const float *row, int64_t width, float by, int8_t *to, const int digits) {
     enum { NEXT = 4 * K_BLOCK }; /* digit */
-#pragma omp simd
-    for (int64_t k = 0; k < width; k++) {
-        const int32_t whole = (int32_t)__builtin_rintf(row[k] * by);
-        const int8_t low = (int8_t)whole;
-        const int32_t rest = (whole - low) / DIGIT_BASE;
-        const int8_t middle = (int8_t)rest;
-        to[k] = (int8_t)(low ^ U8_OFFSET);
-        to[k + NEXT] = (int8_t)(middle ^ U8_OFFSET);
-        to[k + 2 * NEXT] = (int8_t)((rest - middle) / DIGIT_BASE ^ U8_OFFSET);
+    int64_t k = 0;
+#if WIDE == 16
+    for (; k + 16 <= width; k += 16) {
+        __m512i rest = _mm512_cvtps_epi32(_mm512_mul_ps(load(row + k), splat(by)));
+        for (int d = 0; d < digits; d++) {
+            const __m128i bytes = _mm_xor_si128(_mm512_cvtepi32_epi8(rest), _mm_set1_epi8((char)U8_OFFSET));
+            _mm_storeu_si128((void *)(to + k + d * NEXT), bytes);
+            /* without the digit, which is from -128 to 127 */
+            rest = _mm512_srai_epi32(_mm512_add_epi32(rest, _mm512_set1_epi32(DIGIT_BASE / 2)), 8);
+        }
     }
-    for (int64_t k = width; k % 4; k++) to[k] = to[k + NEXT] = to[k + 2 * NEXT] = 0;
+#endif
+    for (; k < width; k++) {
+        int32_t rest = (int32_t)__builtin_rintf(row[k] * by);
+        for (int d = 0; d < digits - 1; d++) {
+            const int8_t digit = (int8_t)rest;
+            to[k + d * NEXT] = (int8_t)(digit ^ U8_OFFSET);
+            rest = (rest - digit) / DIGIT_BASE;
+        }
+        to[k + (digits - 1) * NEXT] = (int8_t)(rest ^ U8_OFFSET);
+    }
+    for (; k % 4; k++)
+        for (int d = 0; d < digits; d++) to[k + d * NEXT] = 0;
 }
 
 /* Blocked rows: their size, and copies of one of them. */
@@ -475,13 +493,16 @@ static float quantize_row(const matrix *w, activations row, int64_t count, int64
     enum { LARGEST = 127, COLUMNS = 4 * K_BLOCK /* of a block of int8 numbers */ };
     const int digits = num_digits(w->kind);
     const int64_t width = w->width;
-    const float limit = digits == 1 ? LARGEST : LARGEST * DIGIT_BASE * DIGIT_BASE;
-    float by;
+    float by, limit = LARGEST;
+    for (int d = 1; d < digits; d++) limit *= DIGIT_BASE;
     const float scale = find_scale(row, width, limit, &by);
     for (int64_t k = 0; k < width; k += K_BLOCK, row.data += row.block_stride) {
         float *block = blocks + (k / COLUMNS * count + number) * digits * K_BLOCK;
         int8_t *to = (int8_t *)block + k % COLUMNS;
-        (digits == 1 ? quantize : split)(row.data, smaller(K_BLOCK, width - k), by, to);
+        const int64_t here = smaller(K_BLOCK, width - k);
+        if (digits == 1) quantize(row.data, here, by, to);
+        else if (digits == 2) split(row.data, here, by, to, 2);
+        else split(row.data, here, by, to, 3);
     }
     return scale;
 }
