@@ -20,6 +20,19 @@ export function readTensors(buffer, name) {
   return tensors;
 }
 
+// A matrix whose numbers may be packed into bytes, 2 or 4 bits each, the first in the lowest bits: the
+// odd numbers of elmore/model/rounding.py.
+export function unpack(tensor, width) {
+  const { data, scales, shape: [height, bytes] } = tensor;
+  if (!(data instanceof Uint8Array)) return tensor;
+  const bits = (8 * bytes) / width, perByte = 8 / bits, mask = 2 ** bits - 1;
+  const numbers = new Int8Array(height * width);
+  for (let i = 0; i < numbers.length; i++) {
+    numbers[i] = 2 * ((data[Math.floor(i / perByte)] >> (bits * (i % perByte))) & mask) - mask;
+  }
+  return { data: numbers, scales, shape: [height, width] };
+}
+
 // The numbers of a tensor, or of its rows times their scales, as floats.
 export function dense({ data, scales }) {
   if (!scales) return data;
@@ -39,6 +52,7 @@ function readHeader(buffer, name) {
 
 const READERS = {
   I8: (bytes) => new Int8Array(bytes),
+  U8: (bytes) => new Uint8Array(bytes),
   F32: (bytes) => new Float32Array(bytes),
   F64: (bytes) => Float32Array.from(new Float64Array(bytes)),
   BF16: (bytes) => new Float32Array(Uint32Array.from(new Uint16Array(bytes), (x) => x << 16).buffer),

@@ -1,6 +1,6 @@
 // The exact softmax over words, as elmore/model/native_softmax.py runs it.
 
-import { dense } from "./safetensors.js";
+import { dense, unpack } from "./safetensors.js";
 
 const MAX_POSITIONS = 32; // whose distributions over words are held at a time
 
@@ -12,14 +12,14 @@ export class Softmax {
   constructor(library, tensors, cutoffs) {
     this.#library = library;
     this.#cutoffs = cutoffs;
-    const part = (prefix) => ({
-      weight: library.pack(tensors[`${prefix}weight`]), bias: dense(tensors[`${prefix}bias`]),
+    const part = (prefix, width) => ({
+      weight: library.pack(unpack(tensors[`${prefix}weight`], width)), bias: dense(tensors[`${prefix}bias`]),
     });
     this.#head = part(cutoffs.length ? "softmax.head." : "softmax.");
-    this.#tails = cutoffs.map((_, i) => ({
-      projection: library.pack(tensors[`softmax.tails.${i}.projection.weight`]),
-      ...part(`softmax.tails.${i}.softmax.`),
-    }));
+    this.#tails = cutoffs.map((_, i) => {
+      const projection = library.pack(tensors[`softmax.tails.${i}.projection.weight`]);
+      return { projection, ...part(`softmax.tails.${i}.softmax.`, projection.height) };
+    });
   }
 
   // The log-probability of the target at each position, from states (positions, D).

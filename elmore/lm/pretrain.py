@@ -324,6 +324,9 @@ def _copy_softmax(
     elif isinstance(old, AdaptiveSoftmax) and isinstance(new, AdaptiveSoftmax):
         if old.cutoffs != new.cutoffs:
             return f"that model has the cutoffs {old.cutoffs}, the recipe {new.cutoffs}"
+        if old.tail_widths != new.tail_widths:
+            widths = f"{old.tail_widths}, the recipe {new.tail_widths}"
+            return f"that model has tails of the widths {widths}"
         new.load_state_dict(old.state_dict())
     return None
 

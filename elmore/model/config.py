@@ -209,6 +209,11 @@ class SoftmaxConfig:
     """Use TensorFlow's sampler: distinct negatives, with its correction."""
     cutoffs: tuple[int, ...] = ()
     """Adaptive: the first word of each tail, in ascending order; empty means V/20 and V/4."""
+    tail_widths: tuple[int, ...] = ()
+    """Adaptive: the width of each tail; empty: each is a quarter as wide as what comes before."""
+    tail_bits: int = 8
+    """Adaptive: bits of a stored number of the words of a tail. With 2 or 4 training rounds the
+    numbers as they are stored; 8: it does not, and a model folder decides."""
     chunk: int = 2**26
     """Logits computed at a time: bounds the memory; results differ by rounding only. On a CPU the
     training loss takes at most 2**21, which stay in its cache."""
@@ -229,3 +234,5 @@ class SoftmaxConfig:
             raise ConfigError(
                 f"softmax.cutoffs must rise from at least 1, found {list(self.cutoffs)}"
             )
+        if self.tail_bits not in (2, 4, 8):
+            raise ConfigError(f"softmax.tail_bits must be 2, 4 or 8, found {self.tail_bits}")

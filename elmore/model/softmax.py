@@ -27,6 +27,7 @@ from elmore.model.config import SoftmaxConfig
 from elmore.model.log_sum import log_sum_others
 from elmore.model.native_softmax import NativeAdaptiveSoftmax, NativeSoftmax, NativeTail
 from elmore.model.packed_weights import PackedWeights, as_weight, runs_natively
+from elmore.model.rounding import round_straight_through
 from elmore.model.weight_shapes import check_softmax, tail_cutoffs, tail_width
 
 Rare = tuple[Int[Tensor, " _"], ...]
@@ -68,16 +69,21 @@ class Softmax(nn.Module):
 
     rows_are_lookups = True  # for optimisers: a row is the vector of one word
 
-    def __init__(self, config: SoftmaxConfig, num_words: int, dim: int) -> None:
+    def __init__(self, config: SoftmaxConfig, num_words: int, dim: int, bits: int = 8) -> None:
         super().__init__()
         if config.kind != "adaptive":  # `AdaptiveSoftmax` checks its parts as a whole
-            check_softmax(config, num_words)
+            check_softmax(config, num_words, dim)
         self.config = config
         self.num_words = num_words
+        self.bits = bits
         self.weight = nn.Parameter(torch.empty(num_words, dim))
         self.bias = nn.Parameter(torch.empty(num_words))
         self._packed = PackedWeights()
         self.reset_parameters()
+
+    def rounded_weight(self) -> Float[Tensor, "V D"]:
+        """Return the weight as it is stored: with fewer than 8 bits its numbers are rounded."""
+        return self.weight if self.bits == 8 else round_straight_through(self.weight, self.bits)
 
     def reset_parameters(self) -> None:
         """Initialise the weights at the scale of the original."""
@@ -140,10 +146,11 @@ class Softmax(nn.Module):
         if not torch.is_grad_enabled():
             return self._nll_no_grad(states, targets)
         self._packed.clear()  # a fused optimizer may step next, which does not raise `_version`
-        own_rows, own_biases = (x.index_select(0, targets) for x in (self.weight, self.bias))
+        weight = self.rounded_weight()
+        own_rows, own_biases = (x.index_select(0, targets) for x in (weight, self.bias))
         own = (states * own_rows).sum(dim=1) + own_biases
         words = torch.arange(self.num_words, device=targets.device)
-        parts = LogitParts(own, states, self.weight, self.bias, words, targets)
+        parts = LogitParts(own, states, weight, self.bias, words, targets)
         return parts.nll(self.config.chunk)
 
     def _nll_no_grad(
@@ -151,22 +158,23 @@ class Softmax(nn.Module):
     ) -> Float[Tensor, " M"]:
         """Return the same without gradients, in fewer passes over the logits."""
         rows = max(1, self.config.chunk // self.num_words)
-        parts = zip(states.split(rows), targets.split(rows), strict=True)
+        weight = self.rounded_weight()
+        parts = zip(states.to(weight.dtype).split(rows), targets.split(rows), strict=True)
         return torch.cat(
             [
                 functional.cross_entropy(
-                    _at_least_float32(self._logits(some)), own, reduction="none"
+                    _at_least_float32(functional.linear(some, weight, self.bias)),
+                    own,
+                    reduction="none",
                 )
                 for some, own in parts
             ]
         )
 
-    def _logits(self, states: Float[Tensor, "M D"]) -> Float[Tensor, "M V"]:
-        return functional.linear(states.to(self.weight.dtype), self.weight, self.bias)
-
     def log_probs(self, states: Float[Tensor, "M D"]) -> Float[Tensor, "M V"]:
         """Return the log-probability of every word."""
-        logits = self._logits(states)
+        weight = self.rounded_weight()
+        logits = functional.linear(states.to(weight.dtype), weight, self.bias)
         return _at_least_float32(logits).log_softmax(dim=1)
 
     def pack(self, *, dynamic: bool = False) -> NativeSoftmax | None:
@@ -179,7 +187,8 @@ class Softmax(nn.Module):
                 return None
 
         def make() -> NativeSoftmax:
-            weight = native.pack(as_weight(self.weight), dynamic=dynamic)
+            with torch.no_grad():
+                weight = native.pack(as_weight(self.rounded_weight()), dynamic=dynamic)
             return NativeSoftmax(weight, self.bias.detach().clone().numpy())
 
         return self._packed.get(dynamic, [self.weight, self.bias], make)
@@ -197,16 +206,17 @@ class AdaptiveSoftmax(nn.Module):
 
     def __init__(self, config: SoftmaxConfig, num_words: int, dim: int) -> None:
         super().__init__()
-        check_softmax(config, num_words)
+        check_softmax(config, num_words, dim)
         self.config = config
         self.num_words = num_words
         self.cutoffs = tail_cutoffs(config, num_words)
         ends = (*self.cutoffs, num_words)
+        self.tail_widths = [tail_width(config, dim, n) for n in range(len(self.cutoffs))]
         self.num_frequent = ends[0]
         self.head = Softmax(config, self.num_frequent + len(self.cutoffs), dim)
         self.tails = nn.ModuleList(
-            Tail(config, end - begin, dim, tail_width(dim, number))
-            for number, (begin, end) in enumerate(pairwise(ends))
+            Tail(config, end - begin, dim, width)
+            for (begin, end), width in zip(pairwise(ends), self.tail_widths, strict=True)
         )
 
     def rare(self, targets: Int[Tensor, " M"]) -> Rare:
@@ -281,7 +291,7 @@ class Tail(nn.Module):
         super().__init__()
         self.projection = nn.Linear(dim, width, bias=False)
         nn.init.normal_(self.projection.weight, std=dim**-0.5)
-        self.softmax = Softmax(config, num_words, width)
+        self.softmax = Softmax(config, num_words, width, config.tail_bits)
 
     def forward(
         self, states: Float[Tensor, "M D"], targets: Int[Tensor, " M"] | None = None

@@ -64,11 +64,15 @@ def _principal_rows(
 ) -> tuple[Float[Tensor, "n W"], Float[Tensor, " D"], Float[Tensor, "W D"]]:
     """Return rows relative to their mean in their main directions, that mean, and the directions.
 
-    Frequent words count more, by their shares.
+    Frequent words count more, by their shares. The directions are rotated at random, so that all
+    columns vary alike: the numbers of a row have one scale when they are rounded.
     """
     shares = shares / shares.sum()
     mean = shares @ rows
     centred = rows - mean
     covariance = centred.T @ (shares[:, None] * centred)
-    directions = torch.linalg.eigh(covariance.double()).eigenvectors[:, -width:].T.to(rows.dtype)
+    directions = torch.linalg.eigh(covariance.double()).eigenvectors[:, -width:].T
+    generator = torch.Generator().manual_seed(0)
+    square = torch.randn(len(directions), len(directions), generator=generator, dtype=torch.double)
+    directions = (torch.linalg.qr(square).Q @ directions).to(rows.dtype)
     return centred @ directions.T, mean, directions

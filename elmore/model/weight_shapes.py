@@ -6,7 +6,7 @@ from elmore.errors import ConfigError
 from elmore.model.config import BiLMConfig, LSTMConfig, SoftmaxConfig
 
 Shapes = dict[str, tuple[int, ...]]
-_NARROWING = 4  # each tail of the adaptive softmax is this much narrower than the one before
+_NARROWING = 4  # unless told, each tail is this much narrower than the one before
 
 
 def bilm_shapes(config: BiLMConfig) -> Shapes:
@@ -58,15 +58,15 @@ def softmax_shapes(config: SoftmaxConfig, num_words: int, dim: int) -> Shapes:
     entries = cutoffs[0] + len(cutoffs)
     shapes: Shapes = {"head.weight": (entries, dim), "head.bias": (entries,)}
     for number, (begin, end) in enumerate(pairwise((*cutoffs, num_words))):
-        width = tail_width(dim, number)
+        width = tail_width(config, dim, number)
         shapes[f"tails.{number}.projection.weight"] = (width, dim)
         shapes[f"tails.{number}.softmax.weight"] = (end - begin, width)
         shapes[f"tails.{number}.softmax.bias"] = (end - begin,)
     return shapes
 
 
-def check_softmax(config: SoftmaxConfig, num_words: int) -> None:
-    """Refuse a softmax that has no room for its samples or tails among so many words."""
+def check_softmax(config: SoftmaxConfig, num_words: int, dim: int) -> None:
+    """Refuse a softmax that has no room for its samples or tails, or tails of a wrong width."""
     if config.kind == "sampled" and config.unique and config.num_samples > num_words:
         raise ConfigError(
             f"softmax.num_samples ({config.num_samples}) must not exceed the {num_words} words "
@@ -77,6 +77,27 @@ def check_softmax(config: SoftmaxConfig, num_words: int) -> None:
             f"softmax.cutoffs must end below the {num_words} words of the vocabulary, found "
             f"{list(config.cutoffs)}"
         )
+    if config.kind == "adaptive":
+        _check_tails(config, len(tail_cutoffs(config, num_words)), dim)
+
+
+def _check_tails(config: SoftmaxConfig, num_tails: int, dim: int) -> None:
+    if config.tail_widths and len(config.tail_widths) != num_tails:
+        raise ConfigError(
+            f"softmax.tail_widths must have a width for each of the {num_tails} tails, found "
+            f"{list(config.tail_widths)}"
+        )
+    for width in (tail_width(config, dim, number) for number in range(num_tails)):
+        if not 1 <= width <= dim:
+            raise ConfigError(
+                f"softmax.tail_widths must be from 1 to the width of a direction, {dim}, found "
+                f"{width}"
+            )
+        if width * config.tail_bits % 8:
+            raise ConfigError(
+                f"a softmax tail of width {width} does not fill whole bytes with "
+                f"{config.tail_bits} bits a number; change softmax.tail_widths or softmax.tail_bits"
+            )
 
 
 def tail_cutoffs(config: SoftmaxConfig, num_words: int) -> tuple[int, ...]:
@@ -84,9 +105,19 @@ def tail_cutoffs(config: SoftmaxConfig, num_words: int) -> tuple[int, ...]:
     return config.cutoffs or tuple(sorted({num_words // 20, num_words // 4} - {0}))
 
 
-def tail_width(dim: int, number: int) -> int:
+def tail_width(config: SoftmaxConfig, dim: int, number: int) -> int:
     """Return the width of a tail, counted from 0."""
+    if config.tail_widths:
+        return config.tail_widths[number]
     return max(1, dim // _NARROWING ** (number + 1))
+
+
+def packed_matrices(config: SoftmaxConfig, num_words: int) -> dict[str, int]:
+    """Return the matrices of a softmax that are stored in fewer than 8 bits, with their bits."""
+    if config.kind != "adaptive" or config.tail_bits == 8:
+        return {}
+    tails = range(len(tail_cutoffs(config, num_words)))
+    return {f"tails.{number}.softmax.weight": config.tail_bits for number in tails}
 
 
 def _linear(name: str, height: int, width: int) -> Shapes:

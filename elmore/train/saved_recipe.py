@@ -20,6 +20,8 @@ _EARLIER_VALUES = {
     "stream.min_batches": 0,
     "distillation.soft_targets": 0.0,
     "freeze_bilm": False,
+    "softmax.tail_widths": [],
+    "softmax.tail_bits": 8,
 }
 _PARENT = "parent"  # the description of the initial model, whose sha256s tell whether it is another
 _LENGTHS = ("epochs", "steps")

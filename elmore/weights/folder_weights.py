@@ -41,7 +41,9 @@ def write_weights(folder: Path, bundle: Bundle, storage: "Storage", destination:
     if bundle.softmax:
         softmax = bundle.softmax.state_dict()
         softmax = {_SOFTMAX + name: tensor for name, tensor in softmax.items()}
-        stored.write(folder / SOFTMAX_FILE, softmax, storage, destination)
+        packed = weight_shapes.packed_matrices(bundle.softmax.config, bundle.softmax.num_words)
+        bits = {_SOFTMAX + name: count for name, count in packed.items()}
+        stored.write(folder / SOFTMAX_FILE, softmax, storage, destination, bits)
 
 
 def read_weights(
@@ -74,8 +76,8 @@ def _softmax_shapes(
         return None
     if vocabulary is None:
         raise DataError(f"{folder}: config.json has a softmax, but vocabulary.txt is missing")
-    weight_shapes.check_softmax(settings.softmax, len(vocabulary))
     dim = settings.model.lstm.output_dim
+    weight_shapes.check_softmax(settings.softmax, len(vocabulary), dim)
     return weight_shapes.softmax_shapes(settings.softmax, len(vocabulary), dim)
 
 

@@ -7,19 +7,25 @@ exceed 31. The file is as large, and an archive of it, such as a wheel, is 30 % 
 a number takes as many bits as it needs. A scale of its own would give a row of small weights more
 bits than the same absolute error takes.
 
+The words of a softmax tail that was trained in 2 or 4 bits (`softmax.tail_bits`) are stored so
+whatever the storage: odd numbers, packed into bytes, with a scale for each row.
+
 Small tensors and vectors stay in float16: quantizing them saves little and loses more.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, get_args
 
 import torch
-from jaxtyping import Float, Int8
+from jaxtyping import Float, Int8, UInt8
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
 from elmore.errors import ConfigError, WeightsError
+from elmore.model.rounding import round_rows
+from elmore.weights.bit_packing import pack_bits
 from elmore.weights.tensor_file import SCALE, match_scales
 
 Storage = Literal["float32", "float16", "int8", "int6"]
@@ -30,16 +36,38 @@ _NUM_SCALES = 20  # to try: clipping the largest weight of a row may reduce the 
 _STEPS_PER_RMS = 8.5  # of int6: a normal distribution then takes 5.1 bits a number
 
 
-def write(path: Path, tensors: dict[str, Tensor], storage: Storage, destination: Path) -> None:
-    """Write tensors to a file; `destination` is the path that an error names."""
-    stored = quantize_state(tensors, storage)
+def write(
+    path: Path,
+    tensors: Mapping[str, Tensor],
+    storage: Storage,
+    destination: Path,
+    bits: Mapping[str, int] | None = None,
+) -> None:
+    """Write tensors to a file.
+
+    Args:
+        path: The file.
+        tensors: The tensors by name.
+        storage: Their storage.
+        destination: The path that an error names.
+        bits: Matrices that are stored in fewer than 8 bits, with their bits.
+
+    Raises:
+        ConfigError: There is no such storage.
+        WeightsError: A number is too large for it, or the file cannot be written.
+    """
+    packed = {name: pack_rows(tensors[name], count) for name, count in (bits or {}).items()}
+    others = {name: tensor for name, tensor in tensors.items() if name not in packed}
+    stored = quantize_state(others, storage)
+    for name, (numbers, scales) in packed.items():
+        stored[name], stored[name + SCALE] = numbers, scales
     try:
         save_file(stored, path, metadata={"format": "pt"})
     except SafetensorError as error:  # a full disk raises this, not OSError
         raise WeightsError(f"{destination}: could not be written ({error})") from error
 
 
-def quantize_state(tensors: dict[str, Tensor], storage: Storage) -> dict[str, Tensor]:
+def quantize_state(tensors: Mapping[str, Tensor], storage: Storage) -> dict[str, Tensor]:
     """Convert tensors to the dtype of a storage; int8 tensors get a tensor of scales.
 
     Raises:
@@ -107,6 +135,15 @@ def quantize_to_one_step(
     step = rows.square().mean().sqrt() / _STEPS_PER_RMS
     scales = _storable(torch.maximum(step, rows.abs().amax(dim=1) / _MAX))
     return _round(rows, scales).to(torch.int8), scales.to(torch.float16)
+
+
+def pack_rows(
+    rows: Float[Tensor, "R C"], bits: int
+) -> tuple[UInt8[Tensor, "R W"], Float[Tensor, " R"]]:
+    """Round rows to 2 or 4 bits a number, and pack these into bytes."""
+    numbers, scales = round_rows(rows.detach().to(torch.float32), bits)
+    codes = ((numbers + (2**bits - 1)) / 2).to(torch.uint8).cpu().numpy()
+    return torch.from_numpy(pack_bits(codes, bits)), scales[:, 0].to(torch.float16)
 
 
 def _storable(scales: Float[Tensor, " R"]) -> Float[Tensor, " R"]:

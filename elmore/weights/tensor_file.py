@@ -1,6 +1,6 @@
 """A safetensors file of weights, checked when it is read: arrays of numpy, in the file's memory.
 
-`storage.py` writes it, and says how matrices are stored in int8.
+`storage.py` writes it, and says how matrices are stored in int8 or in fewer bits.
 """
 
 from collections.abc import Mapping, Set
@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Int8, Shaped, UInt8
 from safetensors import SafetensorError, safe_open
 
 from elmore import strict_json
 from elmore.errors import ElmoreError, WeightsError
 from elmore.model.native import Int8Matrix
+from elmore.weights.bit_packing import unpack_bits
 
 Shape = tuple[int, ...]
 SCALE = ".scale"  # suffix of the name of a tensor with the scales of another
@@ -54,7 +55,7 @@ def read(
     _check_names(set(names), set(expected), path)
     arrays: dict[str, Float[np.ndarray, ...] | Int8Matrix] = {}
     for name, scale in names.items():
-        shape = file.shape(name)
+        shape = file.unpacked_shape(name, expected[name])
         if shape != expected[name]:
             raise WeightsError(
                 f"{path}: {name} has shape {shape}, config.json asks for {expected[name]}; are "
@@ -63,7 +64,7 @@ def read(
         if scale is None:
             arrays[name] = file.floats(name)
         else:
-            rows = file.int8_rows(name, scale)
+            rows = file.int8_rows(name, scale, shape)
             arrays[name] = rows if name in matrices else rows.dense().reshape(shape)
     return arrays
 
@@ -93,6 +94,11 @@ class _File:
     def shape(self, name: str) -> Shape:
         return tuple(self.header[name]["shape"])
 
+    def unpacked_shape(self, name: str, expected: Shape) -> Shape:
+        """Return the shape of a tensor, or of what is packed into its bytes."""
+        shape = self.shape(name)
+        return expected if _packed_bits(self.header[name]["dtype"], shape, expected) else shape
+
     def floats(self, name: str) -> Float[np.ndarray, "..."]:
         """Return floats as float32, in which they must be finite."""
         dtype = self.header[name]["dtype"]
@@ -114,10 +120,11 @@ class _File:
             )
         return array
 
-    def int8_rows(self, name: str, scale: str) -> Int8Matrix:
-        """Return rows of int8 and their scales as a matrix."""
-        shape, scales = self.shape(name), self.shape(scale)
-        if self.header[name]["dtype"] != "I8" or len(shape) < 2 or scales != shape[:1]:
+    def int8_rows(self, name: str, scale: str, expected: Shape) -> Int8Matrix:
+        """Return rows of int8, or of what is packed into bytes, and their scales as a matrix."""
+        shape, scales, dtype = self.shape(name), self.shape(scale), self.header[name]["dtype"]
+        bits = _packed_bits(dtype, shape, expected)
+        if (dtype != "I8" and not bits) or len(shape) < 2 or scales != shape[:1]:
             raise WeightsError(
                 f"{self._path}: {name} is {self._dtype(name)} of shape {shape} and its scale has "
                 f"shape {scales}; expected rows of int8 and one scale per row"
@@ -128,7 +135,8 @@ class _File:
                 f"{self._path}: {scale} has a value of {np.abs(factors).max():.3g}, with which "
                 "int8 exceeds float32; the file is damaged: use another copy"
             )
-        return Int8Matrix(self._array(name).reshape(shape[0], -1), factors)
+        rows = self._array(name).reshape(shape[0], -1)
+        return Int8Matrix(_odd_numbers(rows, bits) if bits else rows, factors)
 
     def _dtype(self, name: str) -> str:
         dtype = self.header[name]["dtype"]
@@ -139,6 +147,18 @@ class _File:
         dtype = _DTYPES[self.header[name]["dtype"]]
         array = np.ndarray(self.shape(name), dtype, self._bytes[begin:end])
         return np.require(array, requirements="A")
+
+
+def _packed_bits(dtype: str, shape: Shape, expected: Shape) -> int:
+    """Return the bits of the numbers that are packed into a tensor; 0 if none are."""
+    if dtype != "U8" or len(shape) != 2 or len(expected) != 2 or shape[0] != expected[0]:
+        return 0
+    return next((bits for bits in (2, 4) if expected[1] * bits == shape[1] * 8), 0)
+
+
+def _odd_numbers(packed: UInt8[np.ndarray, "R W"], bits: int) -> Int8[np.ndarray, "R C"]:
+    """Return the numbers of `model/rounding.py`."""
+    return 2 * unpack_bits(packed, bits).view(np.int8) - np.int8(2**bits - 1)
 
 
 def _is_finite(array: Float[np.ndarray, "..."]) -> bool:

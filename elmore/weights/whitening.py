@@ -25,6 +25,7 @@ from jaxtyping import Float, Int
 from elmore import config, npy
 from elmore.errors import DataError, ElmoreError
 from elmore.model.native import Int8Matrix
+from elmore.weights.bit_packing import pack_bits, unpack_bits
 from elmore.weights.npz_facts import read_facts, write_with_facts
 
 FORMAT = 2  # 1 had numbers of 8 bits only
@@ -95,7 +96,7 @@ class Whitening:
         small = np.abs(numbers.astype(np.int16)).max() <= MAX_INT4
         bits = 4 if small and numbers.shape[1] % 2 == 0 else 8
         facts = _Facts(format=FORMAT, layers=self.layers, bits=bits, origin=self.origin)
-        stored = _pack_int4(numbers) if bits == 4 else numbers
+        stored = pack_bits(numbers.astype(np.uint8) & 15, 4) if bits == 4 else numbers
         arrays = dict(zip(_ARRAYS, (self.mean, stored, scales), strict=True))
         write_with_facts(Path(path), facts, arrays)
 
@@ -134,17 +135,10 @@ def check_names(layers: Sequence[str]) -> None:
         raise DataError(f"layers: expected numbers or {CLOZE}, found {[*invalid, *layers][:1]!r}")
 
 
-def _pack_int4(numbers: Int[np.ndarray, "K W"]) -> Int[np.ndarray, "K half"]:
-    """Return two numbers of 4 bits in each byte."""
-    unsigned = numbers.astype(np.uint8)
-    return unsigned[:, ::2] & 15 | unsigned[:, 1::2] << 4
-
-
 def _unpack_int4(packed: Int[np.ndarray, "K half"]) -> Int[np.ndarray, "K W"]:
     if packed.dtype != np.uint8 or packed.ndim != 2:
         raise DataError(f"numbers: expected bytes (K, W / 2), found {packed.dtype} {packed.shape}")
-    halves = np.stack([packed & 15, packed >> 4], axis=2).reshape(len(packed), -1)
-    return ((halves ^ 8).astype(np.int8) - 8).astype(np.int8)
+    return (unpack_bits(packed, 4) ^ 8).view(np.int8) - np.int8(8)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,10 @@ import pytest
 
 import elmore
 from elmore.browser.site import write_site
+from elmore.embed.embedder import Embedder
 from elmore.lm import scoring, substitutes
+from elmore.weights import folder, pretrained
+from tests.support import toy_corpus
 from tests.support.real_browser import Visit, open_without_model
 from tests.support.static_server import serve_folder
 from tests.support.waiting import wait_until
@@ -55,13 +58,31 @@ def test_layers_that_a_page_does_not_have_are_refused(visit):
     assert refused == "layers: expected all, cloze or whitened, found top"
 
 
-def test_scores_are_those_of_python(visit, embedder):
-    tokens = [each.tokens for each in embedder.embed(TEXTS)]
+def check_scores(visit, bundle) -> None:
+    tokens = [each.tokens for each in Embedder(bundle).embed(TEXTS)]
     found = visit.page.evaluate(ASK, ["score", {"texts": TEXTS}])["sentences"]
-    for sentence, expected in zip(found, scoring.score(embedder.bundle, tokens), strict=True):
+    for sentence, expected in zip(found, scoring.score(bundle, tokens), strict=True):
         np.testing.assert_allclose(sentence["forward"], expected.forward, atol=1e-3)
         np.testing.assert_allclose(sentence["backward"], expected.backward, atol=1e-3)
         assert sentence["known"] == expected.known
+
+
+def test_scores_are_those_of_python(visit, embedder):
+    check_scores(visit, embedder.bundle)
+
+
+@pytest.mark.parametrize("bits", [2, 4])
+def test_words_that_are_packed_into_bytes_have_the_scores_of_python(
+    browser, corpus, tmp_path, bits
+):
+    tails = ["softmax.cutoffs=[5, 9]", "softmax.tail_widths=[4, 4]", f"softmax.tail_bits={bits}"]
+    recipe = toy_corpus.recipe("softmax.kind=adaptive", *tails)
+    folder.save(toy_corpus.training(corpus, recipe).bundle({}), tmp_path / "model", storage="int8")
+    write_site(tmp_path / "site", tmp_path / "model")
+    with serve_folder(tmp_path / "site") as url:
+        visit = Visit(browser, url)
+        check_scores(visit, pretrained.load(tmp_path / "model"))
+        visit.page.close()
 
 
 @pytest.mark.parametrize("position", [0, 2])

@@ -297,6 +297,9 @@ def test_init_takes_an_adaptive_softmax_with_the_same_vocabulary_and_cutoffs(
         assert torch.equal(new.head.weight[:2], trained.head.weight[:2]) is equal
         ours, theirs = (softmax.tails[-1].softmax.weight[-1] for softmax in (new, trained))
         assert torch.equal(ours, theirs) is equal
+    wide = f"softmax.tail_widths={[2] * len(trained.cutoffs)}"
+    build_model(toy_corpus.recipe(*adaptive, wide), corpus.vocabulary, pretrained.load(path))
+    assert "that model has tails of the widths [1, 1], the recipe [2, 2]" in caplog.text
     other = toy_corpus.prepare_corpus(tmp_path, "shards", ["two choirs come ."] * 20)
     new = build_model(toy_corpus.recipe(*adaptive), other.vocabulary, pretrained.load(path)).softmax
     assert not torch.equal(new.head.weight[:1], trained.head.weight[:1])

@@ -1,5 +1,6 @@
 import itertools
 import math
+import re
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from elmore.errors import ConfigError
 from elmore.model import sampling
+from elmore.model.rounding import round_rows
 from elmore.model.softmax import AdaptiveSoftmax, Candidates, Softmax, SoftmaxConfig, build
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
@@ -405,6 +407,51 @@ def test_cutoffs_beyond_the_vocabulary_are_refused():
     build(config, 11, 4)
 
 
+def test_tails_have_the_widths_they_are_given():
+    config = SoftmaxConfig(kind="adaptive", cutoffs=(3, 6), tail_widths=(4, 1))
+    tails = build(config, 12, 4).tails
+    assert [tail.softmax.weight.shape for tail in tails] == [(3, 4), (6, 1)]
+    quarter = build(SoftmaxConfig(kind="adaptive", cutoffs=(3, 6)), 12, 4).tails
+    assert [tail.softmax.weight.shape for tail in quarter] == [(3, 1), (6, 1)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"tail_widths": (4,)}, "a width for each of the 2 tails, found [4]"),
+        ({"tail_widths": (5, 1)}, "from 1 to the width of a direction, 4, found 5"),
+        ({"tail_widths": (4, 0)}, "from 1 to the width of a direction, 4, found 0"),
+        ({"tail_widths": (4, 2), "tail_bits": 2}, "width 2 does not fill whole bytes with 2 bits"),
+        ({"tail_bits": 4}, "width 1 does not fill whole bytes with 4 bits"),
+        ({"tail_bits": 3}, "softmax.tail_bits must be 2, 4 or 8, found 3"),
+    ],
+)
+def test_tails_that_cannot_be_made_or_stored_are_refused(settings, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        build(SoftmaxConfig(kind="adaptive", cutoffs=(3, 6), **settings), 12, 4)
+
+
+@pytest.mark.parametrize("bits", [2, 4])
+def test_tails_of_few_bits_compute_with_rounded_words_and_train_those_that_are_not(bits):
+    config = {"kind": "adaptive", "cutoffs": (3, 6), "tail_widths": (4, 4)}
+    module, rounded = softmax(tail_bits=bits, **config), softmax(**config)
+    with torch.no_grad():
+        rounded.load_state_dict(module.state_dict())
+        for tail in rounded.tails:
+            numbers, scales = round_rows(tail.softmax.weight, bits)
+            assert not torch.equal(numbers * scales, tail.softmax.weight)
+            tail.softmax.weight.copy_(numbers * scales)
+    states, targets = batch(size=40)
+    ours, theirs = module.nll(states, targets), rounded.nll(states, targets)
+    assert_close(ours, theirs, **EXACT)
+    pairs = zip(gradients(ours, states, module), gradients(theirs, states, rounded), strict=True)
+    for a, b in pairs:
+        assert_close(a, b, **EXACT)
+    with torch.no_grad():
+        assert_close(module.nll(states, targets), ours, **EXACT)
+        assert_close(module.log_probs(states), rounded.log_probs(states), **EXACT)
+
+
 # On a GPU
 
 
@@ -429,9 +476,11 @@ def test_autocast_on_a_gpu_is_close_to_float32(chunk):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
+@pytest.mark.parametrize("bits", [8, 2])
 @pytest.mark.parametrize("kind", ["sampled", "full", "adaptive"])
-def test_a_gpu_computes_what_a_cpu_computes(kind):
-    module, (states, targets) = softmax(kind=kind, chunk=40), batch()
+def test_a_gpu_computes_what_a_cpu_computes(kind, bits):
+    config = {"cutoffs": (3, 6), "tail_widths": (4, 4), "tail_bits": bits}
+    module, (states, targets) = softmax(kind=kind, chunk=40, **config), batch()
     words = torch.tensor([0, 3, 3, 8, 1])
     pairs = []
     for device in ("cpu", "cuda"):

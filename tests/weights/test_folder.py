@@ -59,8 +59,9 @@ def test_a_folder_with_checksums_is_overwritten_together_with_them(tmp_path):
         {"kind": "full", "chunk": 100},
         {"kind": "adaptive"},
         {"kind": "adaptive", "cutoffs": (5, 9, 30)},
+        {"kind": "adaptive", "cutoffs": (5, 9), "tail_widths": (6, 2)},
     ],
-    ids=["sampled", "full", "adaptive", "adaptive, cut"],
+    ids=["sampled", "full", "adaptive", "adaptive, cut", "adaptive, of widths"],
 )
 def test_a_softmax_comes_back_as_it_was(tmp_path, softmax):
     made = bundle(**softmax)
@@ -78,6 +79,45 @@ def test_a_softmax_comes_back_as_it_was(tmp_path, softmax):
         made.byte_counts,
     )
     assert elmore.load(tmp_path / "model").embed(["w1 w2"])[0].vectors.shape == (2, 12)
+
+
+@pytest.mark.parametrize("bits", [2, 4])
+@pytest.mark.parametrize("storage", ["float32", "int8"])
+def test_tails_of_few_bits_are_packed_in_any_storage_and_come_back_as_they_are_used(
+    tmp_path, storage, bits
+):
+    made = bundle(kind="adaptive", cutoffs=(5, 9), tail_widths=(4, 4), tail_bits=bits)
+    folder.save(made, tmp_path / "model", storage=storage)
+    stored = load_file(tmp_path / "model" / folder.SOFTMAX_FILE)
+    assert stored["softmax.tails.0.softmax.weight"].dtype == torch.uint8
+    assert stored["softmax.tails.0.softmax.weight"].shape == (4, 4 * bits // 8)
+    result = folder.load(tmp_path / "model")
+    for ours, theirs in zip(result.softmax.tails, made.softmax.tails, strict=True):
+        assert torch.equal(ours.softmax.weight, theirs.softmax.rounded_weight())
+        assert torch.equal(ours.softmax.rounded_weight(), ours.softmax.weight)
+    if storage == "float32":
+        states, targets = torch.randn(5, 6), torch.tensor([0, 7, 12, 35, 42])
+        with torch.no_grad():
+            assert_close(result.softmax.nll(states, targets), made.softmax.nll(states, targets))
+    folder.save(result, tmp_path / "again", storage=storage)
+    again = load_file(tmp_path / "again" / folder.SOFTMAX_FILE)
+    for name in ("softmax.tails.0.softmax.weight", "softmax.tails.1.softmax.weight.scale"):
+        assert torch.equal(again[name], stored[name])
+
+
+def test_packed_tails_of_another_width_are_refused(tmp_path):
+    made = bundle(kind="adaptive", cutoffs=(5, 9), tail_widths=(4, 4), tail_bits=4)
+    folder.save(made, tmp_path / "model")
+    path = tmp_path / "model" / folder.SOFTMAX_FILE
+    tensors = load_file(path)
+    name = "softmax.tails.0.softmax.weight"
+    save_file(tensors | {name: tensors[name].repeat(1, 4)}, path)
+    with pytest.raises(WeightsError, match=r"has shape \(4, 8\), config\.json asks for \(4, 4\)"):
+        folder.load(tmp_path / "model")
+    scale = f"{name}.scale"
+    save_file({key: value for key, value in tensors.items() if key != scale}, path)
+    with pytest.raises(WeightsError, match=r"softmax\.weight has uint8, expected float16"):
+        folder.load(tmp_path / "model")
 
 
 def test_a_folder_of_the_first_format_is_still_read(tmp_path):
