@@ -281,8 +281,8 @@ def build_model(
 def _copy_weights(model: LanguageModel, vocabulary: Vocabulary, bundle: Bundle) -> None:
     """Copy the weights of another model, and of its softmax the words that both have.
 
-    An adaptive softmax is copied only if both have the same vocabulary and cutoffs. With the same
-    vocabulary an adaptive softmax is approximated from a full one, and a full from an adaptive.
+    An adaptive softmax is copied only if both have the same vocabulary, cutoffs and widths. With
+    the same vocabulary it is approximated from a full one, and a full one from an adaptive.
     """
     ours, theirs = config.as_dict(model.bilm.config), config.as_dict(bundle.config)
     differing = [key for key in ours if ours[key] != theirs[key] and key != "dropout"]

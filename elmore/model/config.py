@@ -7,7 +7,7 @@ from typing import Literal
 from elmore.errors import ConfigError, DataError
 
 Precision = Literal["exact", "fast"]
-"""Of inference: "exact" is that of the weights; "fast" is W8A8 (int8) or bf16, where supported."""
+"""Of inference: "exact" is that of the weights; "fast" is int8 or bf16, where supported."""
 
 _MAX_FLOAT32 = 3.4028234663852886e38
 _LARGEST = 10**9  # far above any size, and near the limit of torch

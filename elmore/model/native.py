@@ -219,9 +219,9 @@ def pack(
     Args:
         weight: The matrix.
         parts: Number of equal parts of its rows whose panels are interleaved: the gates of an LSTM.
-        dynamic: Dynamic quantization (W8A8): quantize float rows here, and activations at run time.
+        dynamic: Dynamic quantization: quantize float rows here, and activations at run time.
             The CPU must have int8 dot products. Otherwise products are exact; int8 rows stay int8.
-        activation_bits: Bits of the activations, with `dynamic`.
+        activation_bits: Bits of the activations, with `dynamic`: W8A8 or W8A16.
     """
     if dynamic:
         rows = weight if isinstance(weight, Int8Matrix) else quantize_rows(weight)

@@ -3,8 +3,8 @@
     weight[r, c] = number[r, c] * scale[r]        odd numbers from 1 - 2^bits to 2^bits - 1
 
 So the numbers of 2 bits are -3, -1, 1 and 3. There is no zero, because an even number of levels
-lies symmetrically without one. Rounding is idempotent: of rounded rows the scale is found again, by
-their largest or their smallest number.
+lies symmetrically without one. Rounding is idempotent: the scale of a rounded row is found again,
+because its largest number is one of those odd numbers.
 
 Quantization-aware training computes with the rounded weights, and passes the gradient on to the
 weights as if they were not rounded (straight-through estimator, Bengio et al., 2013).
@@ -18,6 +18,7 @@ from torch import Tensor
 
 # The step between two levels, in standard deviations, that a normal distribution loses least by.
 _STEP = {2: 0.9957, 4: 0.3352}
+_BLOCK = 2**17  # numbers rounded at a time on a CPU, which stay in its cache
 
 
 def round_rows(
@@ -25,24 +26,13 @@ def round_rows(
 ) -> tuple[Float[Tensor, "R C"], Float[Tensor, "R 1"]]:
     """Return the odd numbers that rows are rounded to, and their scales, as float16 holds them.
 
-    Of three scales, each row has the one that changes it least.
+    Of the scales that are tried, each row has the one that changes it least.
     """
-    sizes = rows.abs()
-    scales = (
-        rows.square().mean(dim=1, keepdim=True).sqrt() * (_STEP[bits] / 2),
-        sizes.amax(dim=1, keepdim=True) / (2**bits - 1),  # exact for rounded rows with their
-        sizes.amin(dim=1, keepdim=True),  # largest number, and for those with their smallest
-    )
-    numbers, scale, loss = _round(rows, scales[0], bits)
-    for other in scales[1:]:
-        tried, other_scale, other_loss = _round(rows, other, bits)
-        better = other_loss < loss
-        numbers, scale = (
-            torch.where(better, tried, numbers),
-            torch.where(better, other_scale, scale),
-        )
-        loss = torch.where(better, other_loss, loss)
-    return numbers, scale
+    if rows.device.type != "cpu" or rows.numel() <= _BLOCK:
+        return _round_block(rows, bits)
+    blocks = rows.split(max(1, _BLOCK // rows.shape[1]))
+    numbers, scales = zip(*(_round_block(block, bits) for block in blocks), strict=True)
+    return torch.cat(numbers), torch.cat(scales)
 
 
 def round_straight_through(rows: Float[Tensor, "R C"], bits: int) -> Float[Tensor, "R C"]:
@@ -51,6 +41,20 @@ def round_straight_through(rows: Float[Tensor, "R C"], bits: int) -> Float[Tenso
         numbers, scale = round_rows(rows.detach(), bits)
         rounded = numbers * scale
     return rounded + (rows - rows.detach())  # plus zero, which has the gradient
+
+
+def _round_block(
+    rows: Float[Tensor, "R C"], bits: int
+) -> tuple[Float[Tensor, "R C"], Float[Tensor, "R 1"]]:
+    largest = rows.abs().amax(dim=1, keepdim=True)
+    normal = rows.square().mean(dim=1, keepdim=True).sqrt() * (_STEP[bits] / 2)
+    best = _round(rows, normal, bits)
+    for odd in range(2**bits - 1, 0, -2):
+        tried = _round(rows, largest / odd, bits)
+        better = tried[-1] < best[-1]
+        best = tuple(torch.where(better, *pair) for pair in zip(tried, best, strict=True))
+    numbers, scale, _ = best
+    return numbers, scale
 
 
 def _round(

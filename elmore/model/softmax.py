@@ -14,6 +14,7 @@ Shapes: M positions, D width, V words, n words summed over.
 """
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -83,7 +84,12 @@ class Softmax(nn.Module):
 
     def rounded_weight(self) -> Float[Tensor, "V D"]:
         """Return the weight as it is stored: with fewer than 8 bits its numbers are rounded."""
-        return self.weight if self.bits == 8 else round_straight_through(self.weight, self.bits)
+        if self.bits == 8:
+            return self.weight
+        if torch.is_grad_enabled():
+            return round_straight_through(self.weight, self.bits)
+        round_once = partial(round_straight_through, self.weight, self.bits)
+        return self._packed.get("rounded", [self.weight], round_once)
 
     def reset_parameters(self) -> None:
         """Initialise the weights at the scale of the original."""
@@ -134,7 +140,7 @@ class Softmax(nn.Module):
         words, corrections, own_corrections = candidates
         chosen = torch.cat([words, targets])
         sizes = [len(words), len(targets)]
-        rows, own_rows = self.weight.index_select(0, chosen).split(sizes)
+        rows, own_rows = self.rounded_weight().index_select(0, chosen).split(sizes)
         biases, own_biases = self.bias.index_select(0, chosen).split(sizes)
         own = (states * own_rows).sum(dim=1) + own_biases
         if own_corrections is not None:

@@ -7,7 +7,7 @@ from typing import Any
 from elmore import atomic, config, strict_json
 from elmore.errors import ConfigError
 
-FORMAT = 10
+FORMAT = 11
 """Of recipe.json and of checkpoints; docs/formats.md says what each number added."""
 
 # A run may be resumed although its recipe lacks these keys, which came later.

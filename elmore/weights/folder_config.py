@@ -11,7 +11,8 @@ from elmore.errors import ConfigError
 from elmore.model.config import BiLMConfig, SoftmaxConfig
 from elmore.weights.bundle import Card
 
-FORMAT = 4  # 2 added softmax, byte counts and provenance; 3 int8; 4 softmax.safetensors
+# 2 added softmax, byte counts and provenance; 3 int8; 4 softmax.safetensors; 5 packed tails.
+FORMAT = 5
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +13,7 @@ from elmore.errors import DataError, WeightsError
 from elmore.extras import has_torch
 from elmore.model import weight_shapes
 from elmore.model.bilm_arrays import BiLMArrays, SoftmaxArrays
+from elmore.model.config import SoftmaxConfig
 from elmore.model.native_bilm import Arrays
 from elmore.model.state import BiLMState
 from elmore.text.vocabulary import Vocabulary
@@ -41,8 +43,7 @@ def write_weights(folder: Path, bundle: Bundle, storage: "Storage", destination:
     if bundle.softmax:
         softmax = bundle.softmax.state_dict()
         softmax = {_SOFTMAX + name: tensor for name, tensor in softmax.items()}
-        packed = weight_shapes.packed_matrices(bundle.softmax.config, bundle.softmax.num_words)
-        bits = {_SOFTMAX + name: count for name, count in packed.items()}
+        bits = _packed_bits(bundle.softmax.config, bundle.softmax.num_words)
         stored.write(folder / SOFTMAX_FILE, softmax, storage, destination, bits)
 
 
@@ -57,8 +58,16 @@ def read_weights(
         ElmoreError: A file is missing, damaged or of another model.
     """
     shapes = _softmax_shapes(settings, vocabulary, folder)
-    weights = _read_arrays(settings, shapes, folder)
-    return _build_modules(settings, weights, len(vocabulary or ()))
+    num_words = len(vocabulary or ())
+    bits = _packed_bits(settings.softmax, num_words) if settings.softmax and shapes else {}
+    weights = _read_arrays(settings, shapes, bits, folder)
+    return _build_modules(settings, weights, num_words)
+
+
+def _packed_bits(softmax: SoftmaxConfig, num_words: int) -> dict[str, int]:
+    """Return the tensors of the file of a softmax that are packed, with the bits of a number."""
+    matrices = weight_shapes.packed_matrices(softmax, num_words)
+    return {_SOFTMAX + name: bits for name, bits in matrices.items()}
 
 
 def _softmax_shapes(
@@ -90,7 +99,10 @@ class _Weights(NamedTuple):
 
 
 def _read_arrays(
-    settings: FolderConfig, softmax: weight_shapes.Shapes | None, folder: Path
+    settings: FolderConfig,
+    softmax: weight_shapes.Shapes | None,
+    bits: Mapping[str, int],
+    folder: Path,
 ) -> _Weights:
     network = weight_shapes.bilm_shapes(settings.model)
     softmax = {_SOFTMAX + name: shape for name, shape in (softmax or {}).items()}
@@ -106,7 +118,7 @@ def _read_arrays(
         may_be_int8,
     )
     if softmax and not one_file:
-        arrays |= tensor_file.read(folder / SOFTMAX_FILE, softmax, matrices=may_be_int8)
+        arrays |= tensor_file.read(folder / SOFTMAX_FILE, softmax, matrices=may_be_int8, bits=bits)
     of_network = {name: arrays[name] for name in network}
     return _Weights(of_network, _with_prefix(arrays, _SOFTMAX), _with_prefix(arrays, _WARM))
 

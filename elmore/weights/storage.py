@@ -56,7 +56,14 @@ def write(
         ConfigError: There is no such storage.
         WeightsError: A number is too large for it, or the file cannot be written.
     """
-    packed = {name: pack_rows(tensors[name], count) for name, count in (bits or {}).items()}
+    packed = {}
+    for name, count in (bits or {}).items():
+        _, scales = packed[name] = pack_rows(tensors[name], count)
+        if not scales.isfinite().all():
+            raise WeightsError(
+                f"{name} has numbers that {count} bits cannot represent with a scale in float16; "
+                "train it again with softmax.tail_bits=8"
+            )
     others = {name: tensor for name, tensor in tensors.items() if name not in packed}
     stored = quantize_state(others, storage)
     for name, (numbers, scales) in packed.items():
@@ -142,7 +149,7 @@ def pack_rows(
 ) -> tuple[UInt8[Tensor, "R W"], Float[Tensor, " R"]]:
     """Round rows to 2 or 4 bits a number, and pack these into bytes."""
     numbers, scales = round_rows(rows.detach().to(torch.float32), bits)
-    codes = ((numbers + (2**bits - 1)) / 2).to(torch.uint8).cpu().numpy()
+    codes = ((numbers + (2**bits - 1)) / 2).nan_to_num().to(torch.uint8).cpu().numpy()
     return torch.from_numpy(pack_bits(codes, bits)), scales[:, 0].to(torch.float16)
 
 

@@ -33,6 +33,7 @@ def read(
     expected: Mapping[str, Shape],
     optional: Mapping[str, Shape] | None = None,
     matrices: Set[str] = frozenset(),
+    bits: Mapping[str, int] | None = None,
 ) -> dict[str, Float[np.ndarray, "..."] | Int8Matrix]:
     """Read a file as float32, memory-mapped if it is stored so.
 
@@ -41,6 +42,7 @@ def read(
         expected: The shapes of the tensors that it must have, by name.
         optional: Further tensors: it must have all or none of them.
         matrices: Names of matrices that stay int8 if they are stored so.
+        bits: Matrices whose numbers are packed into bytes, with the bits of a number.
 
     Raises:
         WeightsError: The file is damaged, or of another model.
@@ -55,17 +57,19 @@ def read(
     _check_names(set(names), set(expected), path)
     arrays: dict[str, Float[np.ndarray, ...] | Int8Matrix] = {}
     for name, scale in names.items():
-        shape = file.unpacked_shape(name, expected[name])
-        if shape != expected[name]:
+        shape, wanted = file.shape(name), expected[name]
+        packed = (bits or {}).get(name, 0)
+        stored = (*wanted[:-1], wanted[-1] * packed // 8) if packed else wanted
+        if shape != stored:
             raise WeightsError(
-                f"{path}: {name} has shape {shape}, config.json asks for {expected[name]}; are "
-                "they of the same model?"
+                f"{path}: {name} has shape {shape}, config.json asks for {stored}; are they of the "
+                "same model?"
             )
-        if scale is None:
+        if scale is None and not packed:
             arrays[name] = file.floats(name)
         else:
-            rows = file.int8_rows(name, scale, shape)
-            arrays[name] = rows if name in matrices else rows.dense().reshape(shape)
+            rows = file.int8_rows(name, scale, packed)
+            arrays[name] = rows if name in matrices else rows.dense().reshape(wanted)
     return arrays
 
 
@@ -94,11 +98,6 @@ class _File:
     def shape(self, name: str) -> Shape:
         return tuple(self.header[name]["shape"])
 
-    def unpacked_shape(self, name: str, expected: Shape) -> Shape:
-        """Return the shape of a tensor, or of what is packed into its bytes."""
-        shape = self.shape(name)
-        return expected if _packed_bits(self.header[name]["dtype"], shape, expected) else shape
-
     def floats(self, name: str) -> Float[np.ndarray, "..."]:
         """Return floats as float32, in which they must be finite."""
         dtype = self.header[name]["dtype"]
@@ -120,14 +119,21 @@ class _File:
             )
         return array
 
-    def int8_rows(self, name: str, scale: str, expected: Shape) -> Int8Matrix:
-        """Return rows of int8, or of what is packed into bytes, and their scales as a matrix."""
-        shape, scales, dtype = self.shape(name), self.shape(scale), self.header[name]["dtype"]
-        bits = _packed_bits(dtype, shape, expected)
-        if (dtype != "I8" and not bits) or len(shape) < 2 or scales != shape[:1]:
+    def int8_rows(self, name: str, scale: str | None, bits: int) -> Int8Matrix:
+        """Return rows of int8, or with `bits` what is packed into bytes, and their scales."""
+        shape, scales = self.shape(name), self.shape(scale) if scale else None
+        dtype = self.header[name]["dtype"]
+        if (
+            scale is None
+            or dtype != ("U8" if bits else "I8")
+            or len(shape) < 2
+            or scales != shape[:1]
+        ):
+            wanted = f"bytes, each of {8 // bits} numbers," if bits else "rows of int8"
+            found = f"its scale has shape {scales}" if scale else "has no scale"
             raise WeightsError(
-                f"{self._path}: {name} is {self._dtype(name)} of shape {shape} and its scale has "
-                f"shape {scales}; expected rows of int8 and one scale per row"
+                f"{self._path}: {name} is {self._dtype(name)} of shape {shape} and {found}; "
+                f"expected {wanted} and one scale per row"
             )
         factors = self.floats(scale)
         if factors.size and np.abs(factors).max() > _MAX_SCALE:
@@ -147,13 +153,6 @@ class _File:
         dtype = _DTYPES[self.header[name]["dtype"]]
         array = np.ndarray(self.shape(name), dtype, self._bytes[begin:end])
         return np.require(array, requirements="A")
-
-
-def _packed_bits(dtype: str, shape: Shape, expected: Shape) -> int:
-    """Return the bits of the numbers that are packed into a tensor; 0 if none are."""
-    if dtype != "U8" or len(shape) != 2 or len(expected) != 2 or shape[0] != expected[0]:
-        return 0
-    return next((bits for bits in (2, 4) if expected[1] * bits == shape[1] * 8), 0)
 
 
 def _odd_numbers(packed: UInt8[np.ndarray, "R W"], bits: int) -> Int8[np.ndarray, "R C"]:

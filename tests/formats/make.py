@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from elmore.corpus import shards
 from elmore.embed import pooling
@@ -21,6 +22,8 @@ from elmore.embed.embedder import Embedder
 from elmore.embed.jobs import job, layer_cache, writers
 from elmore.embed.jobs import journal as embed_journal
 from elmore.lm.pretrain import pretrain
+from elmore.model import softmax as softmaxes
+from elmore.model.config import SoftmaxConfig
 from elmore.probe.neighbors import storage
 from elmore.probe.neighbors.index import OccurrenceIndex
 from elmore.tasks import checkpoint, registry, sweep
@@ -76,8 +79,11 @@ def corpus(directory: Path) -> None:
 
 
 def model(directory: Path) -> None:
-    """A model of the run, with a warm state, in the smallest storage."""
+    """A model of the run, with a warm state and another softmax, in the smallest storage."""
     bundle = pretrained.load(HERE / f"run-{runs.FORMAT}")
+    packed = SoftmaxConfig(kind="adaptive", cutoffs=(9, 20), tail_widths=(4, 4), tail_bits=2)
+    torch.manual_seed(0)
+    bundle = replace(bundle, softmax=softmaxes.build(packed, len(bundle.vocabulary or ()), 4))
     folder.save(warm.add_warm_state(bundle), directory, storage="int8")
     write_vectors(Embedder(pretrained.load(directory)), directory)
 

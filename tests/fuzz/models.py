@@ -155,7 +155,7 @@ READERS = (
             _copy(name),
             load,
         )
-        for name in ("model-1", "model-2", "model-3", "model-4")
+        for name in ("model-1", "model-2", "model-3", "model-4", "model-5")
     ),
     Reader(
         "model with a lexicon",

@@ -106,6 +106,7 @@ SOFTMAXES = [
     SoftmaxConfig(kind="full"),
     SoftmaxConfig(kind="adaptive"),
     SoftmaxConfig(kind="adaptive", cutoffs=(3, 8, 30)),
+    SoftmaxConfig(kind="adaptive", cutoffs=(3, 8), tail_widths=(12, 8)),
 ]
 
 

@@ -99,10 +99,41 @@ def test_tails_of_few_bits_are_packed_in_any_storage_and_come_back_as_they_are_u
         states, targets = torch.randn(5, 6), torch.tensor([0, 7, 12, 35, 42])
         with torch.no_grad():
             assert_close(result.softmax.nll(states, targets), made.softmax.nll(states, targets))
+    native = result.softmax.pack()
+    if native is not None:
+        states, targets = torch.randn(5, 6), torch.tensor([0, 7, 12, 35, 42])
+        with torch.no_grad():
+            nll = result.softmax.nll(states, targets)
+        assert_close(native.nll(states.numpy(), targets.numpy()), nll.numpy(), rtol=0, atol=1e-5)
     folder.save(result, tmp_path / "again", storage=storage)
     again = load_file(tmp_path / "again" / folder.SOFTMAX_FILE)
     for name in ("softmax.tails.0.softmax.weight", "softmax.tails.1.softmax.weight.scale"):
         assert torch.equal(again[name], stored[name])
+
+
+@pytest.mark.parametrize("value", [3e5, float("nan"), float("inf")])
+def test_tails_with_numbers_that_cannot_be_packed_are_not_written(tmp_path, value):
+    made = bundle(kind="adaptive", cutoffs=(5, 9), tail_widths=(4, 4), tail_bits=2)
+    with torch.no_grad():
+        made.softmax.tails[1].softmax.weight[3] = value
+    with pytest.raises(WeightsError, match="has numbers that 2 bits cannot represent"):
+        folder.save(made, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_bytes_where_no_numbers_are_packed_are_refused(tmp_path):
+    folder.save(bundle(), tmp_path / "model", storage="int8")
+    path = tmp_path / "model" / "model.safetensors"
+    tensors, name = load_file(path), "backward_layers.0.input"
+    height, width = tensors[name].shape
+    packed = torch.zeros(height, width // 2, dtype=torch.uint8)
+    more = {name: packed, f"{name}.scale": torch.ones(height, dtype=torch.float16)}
+    save_file(tensors | more, path)
+    with pytest.raises(WeightsError, match=r"has shape \(48, 3\), config\.json asks for \(48, 6\)"):
+        folder.load(tmp_path / "model")
+    save_file(tensors | more | {name: packed.repeat(1, 2)}, path)
+    with pytest.raises(WeightsError, match="expected rows of int8 and one scale per row"):
+        folder.load(tmp_path / "model")
 
 
 def test_packed_tails_of_another_width_are_refused(tmp_path):
@@ -112,11 +143,11 @@ def test_packed_tails_of_another_width_are_refused(tmp_path):
     tensors = load_file(path)
     name = "softmax.tails.0.softmax.weight"
     save_file(tensors | {name: tensors[name].repeat(1, 4)}, path)
-    with pytest.raises(WeightsError, match=r"has shape \(4, 8\), config\.json asks for \(4, 4\)"):
+    with pytest.raises(WeightsError, match=r"has shape \(4, 8\), config\.json asks for \(4, 2\)"):
         folder.load(tmp_path / "model")
     scale = f"{name}.scale"
     save_file({key: value for key, value in tensors.items() if key != scale}, path)
-    with pytest.raises(WeightsError, match=r"softmax\.weight has uint8, expected float16"):
+    with pytest.raises(WeightsError, match="has no scale; expected bytes, each of 2 numbers"):
         folder.load(tmp_path / "model")
 
 
@@ -126,7 +157,7 @@ def test_a_folder_of_the_first_format_is_still_read(tmp_path):
     folder.save(made, tmp_path / "model")
     path = tmp_path / "model" / "config.json"
     settings = json.loads(path.read_text())
-    assert settings["format"] == 4
+    assert settings["format"] == 5
     for key in ("softmax", "byte_counts"):
         assert settings.pop(key) is None
     settings["card"].pop("training")

@@ -121,7 +121,7 @@ def cache_key(embedder: Embedder, distinct: Iterable[Sequence[str]]) -> str:
         text.update(json.dumps(sentence).encode() + b"\n")
     model = hashlib.sha256(f"{model_digest(embedder.bundle)} {embedder.initial_state}".encode())
     if embedder.is_fast:
-        model.update(b" fast")
+        model.update(b" fast, hidden values in 16 bits")  # earlier caches had 8
     if embedder.initial_state == "warm" and embedder.bundle.warm_state is not None:
         for part in embedder.bundle.warm_state:
             model.update(part.cpu().contiguous().numpy().data)

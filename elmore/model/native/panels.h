@@ -7,7 +7,8 @@
 
    Where the CPU multiplies int8 with int8, int8 weights stay what they are, and the activations become whole
    numbers: of 8 bits, of 16 bits, or of 24 bits, which is as exact as floats are. Those of more than 8 bits are
-   split into digits of 8 bits, q = (d2 * 256 + d1) * 256 + d0. Sums of whole numbers have no rounding, so their order does not matter. */
+   split into two or three digits of 8 bits, q = (d2 * 256 + d1) * 256 + d0. Sums of whole numbers have no
+   rounding, so their order does not matter. */
 
 #ifndef ELMORE_PANELS_H
 #define ELMORE_PANELS_H
