@@ -1,1 +1,0 @@
-"""The model english-large: elmore.load("english-large")."""
