@@ -212,8 +212,8 @@ class SoftmaxConfig:
     tail_widths: tuple[int, ...] = ()
     """Adaptive: the width of each tail; empty: each is a quarter as wide as what comes before."""
     tail_bits: int = 8
-    """Adaptive: bits of a stored number of the words of a tail. With 2 or 4 training rounds the
-    numbers as they are stored; 8: it does not, and a model folder decides."""
+    """Adaptive: bits of a stored number of the words of a tail. With 2 or 4 training rounds them as
+    they are stored; with 8 it does not, and they are stored like all other weights."""
     chunk: int = 2**26
     """Logits computed at a time: bounds the memory; results differ by rounding only. On a CPU the
     training loss takes at most 2**21, which stay in its cache."""
