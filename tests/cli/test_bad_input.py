@@ -406,7 +406,7 @@ def converted(files, tmp_path) -> Path:
     ("edit", "found"),
     [
         (lambda c: c["model"]["lstm"].update(cel_dim=4), "did you mean 'cell_dim'?"),
-        (lambda c: c.update(format=5), "format 5 is newer than this elmore reads (4)"),
+        (lambda c: c.update(format=6), "format 6 is newer than this elmore reads (5)"),
         (lambda c: c.pop("format"), "format is None, expected a number"),
         (lambda c: c["model"]["lstm"].update(cell_dim=12), "has shape"),
         (lambda c: c["model"]["lstm"].update(cell_dim=2), "must not exceed lstm.cell_dim (2)"),

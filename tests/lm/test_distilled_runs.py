@@ -104,7 +104,7 @@ def test_the_card_names_the_teacher_and_both_licences(run, teacher):
     assert card.source == "trained with elmore, distilled from Miss Toy"
     assert "distilled from Miss Toy" in (path / "best" / "README.md").read_text()
     recipe = config.read_json(path / "recipe.json")
-    assert (recipe["format"], runs.FORMAT) == (10, 10)
+    assert (recipe["format"], runs.FORMAT) == (11, 11)
     assert recipe["distillation"] == {"teacher": str(teacher), "weight": 1.0, "soft_targets": 0.0}
     assert settings.distillation.teacher == str(teacher)
 
