@@ -71,6 +71,18 @@ def test_a_product_is_that_of_the_weight_and_of_each_row_alone(
 
 
 @dot
+@pytest.mark.parametrize(("bits", "kept"), [(8, 1 / 200), (16, 1 / 50_000)])
+def test_activations_have_as_many_bits_as_they_are_given(bits, kept):
+    """Half a step, which is not rounded to zero, is 1 / 254 or 1 / 65,024 of the largest."""
+    matrix = native.pack(np.eye(8, dtype=np.float32), dynamic=True, activation_bits=bits)
+    rows = np.zeros((20, 8), np.float32)
+    rows[:, 0], rows[:, 1], rows[:, 2] = 1, kept, kept / 2
+    result = native.multiply(matrix, rows)
+    assert (result[:, 1] > 0).all()
+    assert (result[:, 2] == 0).all()
+
+
+@dot
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_row_with_a_nan_is_nan_in_int8(value):
     rows = torch.randn(3, 8).numpy()
